@@ -17,7 +17,7 @@ from rlctl.documents.files import read_text
 from rlctl.shell.clock import now
 from rlctl.shell.conditions import Status
 from rlctl.shell.state import State
-from rlctl.shell.text import Text, changed, hidden, joined, literal, plain, problem, unknown, unknown_items
+from rlctl.shell.text import Piece, Text, changed, hidden, joined, literal, plain, problem, unknown, unknown_items
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,16 @@ _COPIERS = frozenset({"cp", "ln", "rsync", "scp", "install"})
 """Programs that change the last file they name."""
 _IN_PLACE = frozenset({"sed", "gsed", "perl", "awk", "gawk", "yq"})
 """Programs that change the files they name if an option begins with -i."""
-UNREAD = frozenset({"eval", "getopts", "coproc", "enable", "compgen", "complete", "caller", "fc", "suspend", "dirs"})
+UNREAD = frozenset(
+    {"!", "eval", "getopts", "coproc", "enable", "compgen", "complete", "caller", "fc", "suspend", "dirs"}
+)
 """Commands of bash that change what follows in ways that are not read here."""
 TRACE = "run the script in isolation with --trace"
 _SET_FLAGS = frozenset("aeuxvfhmbBCEHTP")
-"""Flags of ``set`` that are read (a, u), or change nothing that a script starts."""
-_SET_NAMES = {"allexport": "a", "nounset": "u"} | dict.fromkeys(
-    ("errexit", "xtrace", "verbose", "pipefail", "errtrace", "functrace", "hashall", "monitor", "noclobber", "noglob",
+"""Flags of ``set`` that are read, or change nothing that a script starts."""
+_SET_ATTRIBUTES = {"a": "exports_all", "e": "ends_on_failure", "u": "strict", "pipefail": "pipes_fail"}
+_SET_NAMES = {"allexport": "a", "errexit": "e", "noglob": "f", "nounset": "u", "pipefail": "pipefail"} | dict.fromkeys(
+    ("xtrace", "verbose", "errtrace", "functrace", "hashall", "monitor", "noclobber",
      "braceexpand", "history", "histexpand", "notify", "physical", "emacs", "vi", "ignoreeof"), ""
 )  # fmt: skip
 _SHOPT_NAMES = frozenset(
@@ -83,7 +86,7 @@ def call(state: State, words: list[Text], at: Location) -> Known | None:
     if name == "set":
         return _set(state, arguments, at)
     if name == "shopt":
-        return _shopt(arguments, at)
+        return _shopt(state, arguments, at)
     if name == "cd":
         return _cd(state, arguments, at)
     if name == "false":
@@ -100,7 +103,7 @@ def call(state: State, words: list[Text], at: Location) -> Known | None:
             why = said("'{name}' reads it from outside the script", name=name)
             is_text = name == "read" and not _fills_array(arguments)
             state.assign(variable, unknown(why, at) if is_text else unknown_items(why, at))
-        return Known()
+        return Known(None if name == "read" else True)
     if name in _QUIET:
         touch(state, words)
         return Known()
@@ -110,7 +113,8 @@ def call(state: State, words: list[Text], at: Location) -> Known | None:
     for word in arguments:
         if (piece := problem(word)) is not None:
             return Known(True, (piece,))
-    return Known(True, printer(state, arguments, at))
+    printed = printer(state, arguments, at)
+    return Known(True, printed if name in ("echo", "printf") else (*printed, *literal("\n", at)))
 
 
 def contents(state: State, name: Text, at: Location) -> Text:
@@ -190,34 +194,37 @@ def _set(state: State, arguments: list[Text], at: Location) -> Known:
             state.arguments = words
             state.arguments_set += 1
             return Known()
-        flags = text[1:]
-        if "o" in flags:
+        flags = [*text[1:].replace("o", "")]
+        if odd := set(flags) - _SET_FLAGS:
+            raise DocumentError(
+                said("rlctl does not evaluate 'set {text}{option}'", text=text[0], option=min(odd)), at=at, hint=TRACE
+            )
+        if "o" in text:
             name = plain(words.pop(0)) if words else ""
             if name and name not in _SET_NAMES:
                 raise DocumentError(
                     said("rlctl does not evaluate 'set {text} {name}'", text=text, name=name), at=at, hint=TRACE
                 )
-            flags = flags.replace("o", "") + _SET_NAMES.get(name, "")
-        if odd := set(flags) - _SET_FLAGS:
-            raise DocumentError(
-                said("rlctl does not evaluate 'set {text}{option}'", text=text[0], option=min(odd)), at=at, hint=TRACE
-            )
-        if "u" in flags:
-            state.strict = text[0] == "-"
-        if "a" in flags:
-            state.exports_all = text[0] == "-"
+            flags.append(_SET_NAMES.get(name, ""))
+        for flag in flags:
+            if flag in _SET_ATTRIBUTES:
+                setattr(state, _SET_ATTRIBUTES[flag], text[0] == "-")
+            elif flag == "f":
+                state.expands_files = text[0] == "+"
     if words:
         state.arguments = words
         state.arguments_set += 1
     return Known()
 
 
-def _shopt(arguments: list[Text], at: Location) -> Known:
+def _shopt(state: State, arguments: list[Text], at: Location) -> Known:
     names = [plain(word) for word in arguments if not plain(word).startswith("-")]
     if "-q" in map(plain, arguments):
         return Known(None)
     if odd := [name for name in names if name not in _SHOPT_NAMES]:
         raise DocumentError(said("rlctl does not evaluate 'shopt {odd}'", odd=odd[0]), at=at, hint=TRACE)
+    if "inherit_errexit" in names:
+        state.substitutions_end = "-s" in map(plain, arguments)
     return Known()
 
 
@@ -255,24 +262,36 @@ def _cd(state: State, arguments: list[Text], at: Location) -> Known:
 
 
 def _echo(state: State, arguments: list[Text], at: Location) -> Text:
-    escapes = False
+    escapes = is_last = False
     while arguments and re.fullmatch(r"-[neE]+", plain(arguments[0])):
-        escapes = "e" in plain(arguments[0])
+        escapes = "e" in plain(arguments[0]) or escapes
+        is_last = "n" in plain(arguments[0]) or is_last
         arguments = arguments[1:]
     if escapes and any("\\" in plain(word) for word in arguments):
         return unknown("rlctl does not work out what 'echo -e' prints here", at)
-    return joined(arguments, " ", at)
+    return (*joined(arguments, " ", at), *(() if is_last else literal("\n", at)))
 
 
 def _printf(state: State, arguments: list[Text], at: Location) -> Text:
+    if arguments and plain(arguments[0]) == "--":
+        arguments = arguments[1:]
     if not arguments:
         return ()
-    pattern = plain(arguments[0]).replace("\\n", "\n")
-    if pattern in ("%s", "%s\n") and len(arguments) == 2:
-        return arguments[1]
-    if "%" not in pattern and "\\" not in pattern:
+    pattern, values = plain(arguments[0]).replace("\\n", "\n"), arguments[1:]
+    rest = pattern.replace("%s", "")
+    if "\\" in rest or "%" in rest or hidden(arguments[0]) is not None:
+        return unknown("rlctl does not work out what printf prints here", at)
+    parts = pattern.split("%s")
+    width = len(parts) - 1
+    if not width:
         return changed(arguments[0], pattern, at)
-    return unknown("rlctl does not work out what printf prints here", at)
+    found: list[Piece] = []
+    for start in range(0, max(len(values), 1), width):
+        row = [*values[start : start + width], *[()] * width][:width]
+        found += literal(parts[0], at)
+        for value, part in zip(row, parts[1:], strict=True):
+            found += (*value, *literal(part, at))
+    return tuple(found)
 
 
 def _date(state: State, arguments: list[Text], at: Location) -> Text:
@@ -305,7 +324,9 @@ def _basename(state: State, arguments: list[Text], at: Location) -> Text:
         return unknown("rlctl does not work out what basename prints here", at)
     name = plain(words[0]).rstrip("/").rpartition("/")[2]
     suffix = plain(words[1]) if len(words) > 1 else ""
-    return changed(words[0], name.removesuffix(suffix) if suffix else name, at)
+    is_root = not name and plain(words[0]).startswith("/")
+    kept = "/" if is_root else name.removesuffix(suffix) or name if suffix else name
+    return changed(words[0], kept, at)
 
 
 def _pwd(state: State, arguments: list[Text], at: Location) -> Text:

@@ -7,10 +7,11 @@ from typing import Any
 
 from rlctl.common.errors import DocumentError, Location
 from rlctl.common.messages.reasons import said
+from rlctl.shell.patterns import as_regex, from_extended, is_costly, is_extended
 from rlctl.shell.state import State
 from rlctl.shell.syntax import Script
-from rlctl.shell.text import Text, hidden, plain, problem
-from rlctl.shell.words import Words, as_regex, is_costly
+from rlctl.shell.text import Text, hidden, literal, plain, problem, unknown_items
+from rlctl.shell.words import Words
 
 Status = bool | None
 """Whether a command succeeds; None where only running it could tell."""
@@ -92,10 +93,14 @@ class Conditions:
             if operator in ("&&", "||"):
                 return self._joined(script, left, operator, right)
             subject = self.expand.text(script.text(left), at)
-            value = self.expand.text(script.text(right), at)
+            is_pattern = operator in ("=", "==", "!=", "=~")
+            value = (
+                self.expand.pattern(script.text(right), at) if is_pattern else self.expand.text(script.text(right), at)
+            )
             if problem(subject) or problem(value) or _tells_of_secret(subject, value):
                 return None
-            is_pattern = script.text(right)[:1] not in ("'", '"')
+            if operator == "=~":
+                return self._search(plain(subject), plain(value), at)
             return self._compare(plain(subject), operator, plain(value), pattern=is_pattern, at=at)
         value = self.expand.text(script.text(node), at)
         return None if problem(value) is not None else bool(plain(value))
@@ -115,19 +120,28 @@ class Conditions:
             return self.state.look_up(plain(value), Location("")) is not None
         return None
 
+    def _search(self, subject: str, source: str, at: Location) -> Status:
+        """``[[ =~ ]]``, which leaves what its groups matched in BASH_REMATCH."""
+        found = None if self._is_costly_search(subject, source) else _searched(source, subject)
+        if found is None or "|" in source:  # POSIX takes the longest alternative, Python the first
+            self.state.assign(
+                "BASH_REMATCH", unknown_items(said("rlctl does not evaluate this regular expression"), at)
+            )
+            return None if found is None else bool(found)
+        self.state.assign("BASH_REMATCH", [literal(group or "", at) for group in found])
+        return bool(found)
+
+    def _is_costly_search(self, subject: str, source: str) -> bool:
+        return (
+            len(subject) > _MAX_SUBJECT or bool(_NESTED.search(source)) or len(_REPEATS.findall(source)) > _MAX_REPEATS
+        )
+
     def _compare(self, left: str, operator: str, right: str, *, pattern: bool, at: Location) -> Status:
-        if operator in ("=", "==", "!=") and pattern and is_costly(left, right):
+        if pattern and (is_costly(left, right) or is_extended(right)):
             return None
         if operator in ("=", "==", "!="):
             same = re.fullmatch(as_regex(right), left, re.DOTALL) is not None if pattern else left == right
             return same is (operator != "!=")
-        if operator == "=~":
-            if len(left) > _MAX_SUBJECT or _NESTED.search(right) or len(_REPEATS.findall(right)) > _MAX_REPEATS:
-                return None
-            try:
-                return re.search(right, left) is not None
-            except re.error:
-                return None
         if operator in _NUMBERS:
             numbers = [self.expand.arithmetic(text, at) for text in (left, right)]
             if any(hidden(number) is not None for number in numbers):
@@ -144,6 +158,18 @@ class Conditions:
         if operator in ("<", ">"):
             return left < right if operator == "<" else left > right
         return None
+
+
+def _searched(source: str, subject: str) -> list[str | None] | None:
+    """What a regular expression and its groups match; nothing if it matches nowhere, None if it is not read here."""
+    regex = from_extended(source)
+    if regex is None:
+        return None
+    try:
+        match = re.search(regex, subject, re.DOTALL)
+    except re.error:
+        return None
+    return [match[0], *match.groups()] if match else []
 
 
 def _tells_of_secret(left: Text, right: Text) -> bool:

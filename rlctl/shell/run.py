@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,10 +23,11 @@ from rlctl.documents.files import read_text
 from rlctl.shell import builtins
 from rlctl.shell.arithmetic import assigned
 from rlctl.shell.conditions import Conditions, Status
-from rlctl.shell.state import MissingError, State
+from rlctl.shell.patterns import as_regex, is_costly, is_extended
+from rlctl.shell.state import MissingError, State, Value
 from rlctl.shell.syntax import Script, parse
 from rlctl.shell.text import Text, hidden, joined, literal, plain, problem, unknown, unknown_items
-from rlctl.shell.words import Words, as_regex, is_costly
+from rlctl.shell.words import Words
 
 _MAX_STEPS = 20_000
 _MAX_TURNS = 1_000
@@ -40,8 +41,12 @@ _ASSIGNED = re.compile(r"\s*([A-Za-z_]\w*)\s*(\*|/|%|\+|-|<<|>>|&|\^|\|)?=(?!=)\
 _LOOPS = ("for_statement", "while_statement", "c_style_for_statement")
 _SETTERS = ("let", "read", "mapfile", "readarray", "printf", "getopts")
 """Commands that set the variables they name."""
-_QUESTIONS = ("grep", "egrep", "awk", "test")
-"""Programs at the end of a pipeline that answer with their status."""
+_FALLIBLE = frozenset(
+    {"command", "pipeline", "subshell", "test_command", "variable_assignment", "variable_assignments"}
+)  # fmt: skip
+"""Statements whose failure ends a script after ``set -e``; others end it by what is in them."""
+_OUTPUT_SIGNS = frozenset({">", ">>", ">|", ">&", "&>", "&>>"})
+_OWN_ITEM = re.compile(r"\[[^\]]*\]\+?=")
 _ENDS = frozenset(
     {"exit", "return", "echo", "printf", ":", "true", "false", "usage", "help", "cat", "sleep", "kill", "trap"}
 )
@@ -56,6 +61,17 @@ class Command:
     folder: str
 
 
+@dataclass(frozen=True)
+class _Assignment:
+    """A variable, or an item of an array, and its value."""
+
+    name: str
+    value: Value
+    at: Location
+    index: str | None = None
+    append: bool = False
+
+
 @dataclass
 class ScriptReading:
     """What a script does."""
@@ -65,6 +81,8 @@ class ScriptReading:
     """The programs that are started, in order."""
     ended: Location | None = None
     """Where the script ends itself, if it does."""
+    failed: str = ""
+    """The command whose failure ends it (``set -e``), if one does."""
     said: list[Text] = field(default_factory=list)
     """What it prints until then."""
 
@@ -131,7 +149,7 @@ def _whole(text: str, state: State) -> ScriptReading:
         pass
     except RecursionError:
         raise DocumentError("is nested too deep", at=Location(state.script)) from None
-    return ScriptReading(state, reader.commands, reader.ended, reader.said)
+    return ScriptReading(state, reader.commands, reader.ended, reader.failed if reader.ended else "", reader.said)
 
 
 def survey(
@@ -170,6 +188,14 @@ OWN = (
     "before",
     "strict",
     "exports_all",
+    "ends_on_failure",
+    "substitutions_end",
+    "pipes_fail",
+    "expands_files",
+    "exported_functions",
+    "zero",
+    "source",
+    "sources",
 )
 """What of the state a process has of its own."""
 
@@ -194,6 +220,7 @@ class _Reader:
         self.state = state
         self.commands: list[Command] = []
         self.ended: Location | None = None
+        self.failed = ""
         self.words = Words(state, self.substitute)
         self.conditions = Conditions(state, self.words)
         self.output: list[Text] | None = None
@@ -206,6 +233,12 @@ class _Reader:
         """How many loops are being run, one in the other."""
         self._sourced = 0
         """How many files are being read by ``source``, one in the other."""
+        self._tolerant = 0
+        """In how many conditions a failure decides something, so that it ends nothing."""
+        self._substituted: Status = True
+        """The status of the last ``$( )``."""
+        self._merged = 0
+        """How many ``2>&1`` send errors where the output goes."""
 
     # Statements
 
@@ -260,6 +293,36 @@ class _Reader:
                 hint=_HINT,
             )
         status: Status = handler(script, node)
+        if status is False and node.type in _FALLIBLE and self.state.ends_on_failure and not self._tolerant:
+            self._fail(script, node)
+        return status
+
+    def _fail(self, script: Script, node: Any) -> None:
+        """End the script after a command that fails."""
+        self.failed = " ".join(script.text(node).split("\n")[0].split())[:60]
+        self._end(False, script.at(node))
+
+    def _end(self, status: Status, at: Location) -> None:
+        """End the script; a survey reads on."""
+        self.ended = at
+        if not self.state.surveys:
+            raise _End(status)
+
+    @contextmanager
+    def _tolerating(self) -> Iterator[None]:
+        """Where a failure ends nothing, whatever ``set -e`` says: in conditions, and before ``&&`` and ``||``."""
+        self._tolerant += 1
+        try:
+            yield
+        finally:
+            self._tolerant -= 1
+
+    def _condition(self, script: Script, nodes: Sequence[Any]) -> Status:
+        """The status of the last of the statements that ``if`` or ``while`` asks."""
+        status: Status = True
+        with self._tolerating():
+            for node in nodes:
+                status = self.statement(script, node)
         return status
 
     def _program(self, script: Script, node: Any) -> Status:
@@ -270,10 +333,15 @@ class _Reader:
     def _compound_statement(self, script: Script, node: Any) -> Status:
         if node.children and node.children[0].type == "((":
             inside = script.between(node.children[0].end_byte, node.children[-1].start_byte)
-            return self._arithmetic_statement(inside, script.at(node))
+            status = self._arithmetic_statement(inside, script.at(node))
+            if status is False and self.state.ends_on_failure and not self._tolerant:
+                self._fail(script, node)
+            return status
         return self.block(script, node)
 
     def _subshell(self, script: Script, node: Any) -> Status:
+        if (inside := _arithmetic_in(script, node)) is not None:
+            return self._arithmetic_statement(inside, script.at(node))
         try:
             with self._apart():
                 return self.block(script, node)
@@ -281,32 +349,50 @@ class _Reader:
             return end.status
 
     def _variable_assignment(self, script: Script, node: Any) -> Status:
-        self._assign(script, node)
-        return True
+        return self._assign_all(script, [node])
 
     def _variable_assignments(self, script: Script, node: Any) -> Status:
-        return self.block(script, node)
+        return self._assign_all(script, node.named_children)
+
+    def _assign_all(self, script: Script, nodes: Sequence[Any]) -> Status:
+        """Assignments, whose status is that of the last ``$( )`` in them."""
+        self._substituted = True
+        for node in nodes:
+            if node.type == "variable_assignment":
+                self._store(self._assignment(script, node))
+        return self._substituted
 
     def _declaration_command(self, script: Script, node: Any) -> Status:
-        """``export``, ``local``, ``declare``: flags, then names and assignments, some of which come out of expansions."""
+        """``export``, ``local``, ``declare``: flags, then names and assignments, some of which come out of expansions.
+
+        All words are expanded before the first variable is set: ``local a=1 b=$a`` sets b to what a was.
+        """
         kind, flags = script.text(node.children[0]), ""
+        found: list[tuple[_Assignment | Text, Location]] = []
         for child in node.children[1:]:
             source, at = script.text(child), script.at(child)
             if child.type == "variable_assignment":
-                self._declared(kind, flags, self._assign(script, child, own=self._is_local(kind, flags)), at)
+                found.append((self._assignment(script, child), at))
             elif not child.is_named:
                 continue
             elif source[:1] in "-+":
                 flags += source
             else:
-                for word in self.words.fields(source, at):
-                    self._declare(kind, flags, word, at)
+                found += [(word, at) for word in self.words.fields(source, at)]
+        for each, at in found:
+            if isinstance(each, _Assignment):
+                self._store(each, own=self._is_local(kind, flags))
+                self._declared(kind, flags, each.name, at)
+            else:
+                self._declare(kind, flags, each, at)
         return True
 
     def _declare(self, kind: str, flags: str, word: Text, at: Location) -> None:
         name, sign, value = plain(word).partition("=")
         if hidden(word) is not None or not re.fullmatch(r"[A-Za-z_]\w*", name):
             raise DocumentError(said("rlctl cannot tell which variable '{kind}' sets", kind=kind), at=at, hint=_HINT)
+        if "f" in flags and (kind == "export" or "x" in flags):
+            self.state.exported_functions.add(name)
         if "f" in flags or "F" in flags or "p" in flags:
             return
         if self._is_local(kind, flags):
@@ -364,46 +450,46 @@ class _Reader:
         elif "f" in flags or (name not in self.state.variables and name in self.state.functions):
             self.state.functions.pop(name, None)
         else:
-            self.state.remove(name)
+            self.state.unset_by_script(name)
 
     def _function_definition(self, script: Script, node: Any) -> Status:
         name = script.text(node.child_by_field_name("name"))
         self.state.functions[name] = (script, node.child_by_field_name("body"))
+        self.state.sources[name] = self.state.source
         return True
 
-    def _assign(self, script: Script, node: Any, *, own: bool = False) -> str:
-        """Assign what a node says; with ``own``, to a new local variable, once the value is known."""
-        source = script.text(node)
+    def _assignment(self, script: Script, node: Any) -> _Assignment:
+        """What a node assigns to what."""
+        source, at = script.text(node), script.at(node)
         match = _ASSIGNMENT.match(source)
         if match is None:
             raise DocumentError(
-                said("rlctl does not evaluate the assignment {source!r}", source=source[:40]),
-                at=script.at(node),
-                hint=_HINT,
+                said("rlctl does not evaluate the assignment {source!r}", source=source[:40]), at=at, hint=_HINT
             )
-        name, value = match["name"], node.child_by_field_name("value")
-        append = match["sign"] == "+="
+        name, value, append = match["name"], node.child_by_field_name("value"), match["sign"] == "+="
         if value is not None and value.type == "array":
-            items = [
-                item
-                for text, at in self._word_sources(script, value.children[1:-1])
-                for item in self.words.fields(text, at)
-            ]
-            if own:
-                self.state.localize(name)
-            self.state.assign(name, items, append=append)
-            return name
-        at = script.at(value) if value is not None else script.at(node)
-        text = self.words.text(source[match.end() :], at)
+            return _Assignment(name, self._array(script, value), at, append=append)
+        text = self.words.text(source[match.end() :], script.at(value) if value is not None else at)
+        return _Assignment(name, text, at, match["index"], append)
+
+    def _array(self, script: Script, value: Any) -> list[Text]:
+        sources = self._word_sources(script, value.children[1:-1])
+        if any(_OWN_ITEM.match(source) for source, _ in sources):
+            why = said("rlctl does not evaluate an array whose items name their places")
+            return unknown_items(why, script.at(value))
+        return [item for source, at in sources for item in self.words.fields(source, at)]
+
+    def _store(self, assignment: _Assignment, *, own: bool = False) -> None:
+        """Assign; with ``own``, to a new local variable."""
+        name, value = assignment.name, assignment.value
         if own:
             self.state.localize(name)
-        if match["index"] is not None:
-            self._assign_item(name, match["index"], text, script.at(node), append=append)
+        if assignment.index is not None and not isinstance(value, list):
+            self._assign_item(name, assignment.index, value, assignment.at, append=assignment.append)
         else:
-            self.state.assign(name, text, append=append)
-        if self.state.exports_all:
-            self.state.exported[name] = script.at(node)
-        return name
+            self.state.assign(name, value, append=assignment.append)
+        if self.state.exports_all and not isinstance(value, list):
+            self.state.exported[name] = assignment.at
 
     def _assign_item(self, name: str, index: str, text: Text, at: Location, *, append: bool) -> None:
         if name in self.state.odd or name in self.state.fixed:
@@ -440,31 +526,28 @@ class _Reader:
     # Control flow
 
     def _if_statement(self, script: Script, node: Any) -> Status:
-        if (decided := self._branch(script, node)) is not False:
-            return decided
-        for child in node.children:
-            if child.type == "elif_clause" and (decided := self._branch(script, child)) is not False:
-                return decided
-            if child.type == "else_clause":
-                return self.block(script, child)
-        return True
+        clauses = [child for child in node.children if child.type == "elif_clause"]
+        for part in (node, *clauses):
+            is_taken, status = self._branch(script, part)
+            if is_taken is not False:
+                return status
+        last = next((child for child in node.children if child.type == "else_clause"), None)
+        return True if last is None else self.block(script, last)
 
-    def _branch(self, script: Script, node: Any) -> Status:
-        """Run a branch whose condition holds; False where it does not. What cannot be decided taints what it changes."""
+    def _branch(self, script: Script, node: Any) -> tuple[Status, Status]:
+        """Run a branch if its condition holds: whether it does, and the status. What is not decided taints what it changes."""
         split = next(index for index, child in enumerate(node.children) if child.type == "then")
         conditions = [child for child in node.children[1:split] if child.is_named and child.type != "comment"]
-        status: Status = True
-        for condition in conditions:
-            status = self.statement(script, condition)
-        body = [child for child in node.children[split + 1 :] if child.type not in ("elif_clause", "else_clause")]
-        if status is None:
+        holds = self._condition(script, conditions)
+        if holds is None:
             whole = [child for child in node.children[split + 1 :] if child.is_named]
             self._undecided(script, conditions[-1], whole)
-            return False if not any(child.type in ("elif_clause", "else_clause") for child in whole) else None
-        if not status:
-            return False
-        self._statements(script, body)
-        return True
+            is_alone = not any(child.type in ("elif_clause", "else_clause") for child in whole)
+            return None, True if is_alone else None
+        if not holds:
+            return False, None
+        body = [child for child in node.children[split + 1 :] if child.type not in ("elif_clause", "else_clause")]
+        return True, self._statements(script, body)
 
     def _undecided(self, script: Script, condition: Any, branches: Sequence[Any]) -> None:
         """Nobody knows whether these are run: what they set is not known."""
@@ -487,6 +570,7 @@ class _Reader:
                     at=script.at(leaving),
                     hint=_HINT,
                 )
+            self._assume_passed(script, condition, branch)
             self._taint(script, branch, why)
 
     def _taint(self, script: Script, node: Any, why: str, called: frozenset[str] = frozenset()) -> None:
@@ -513,11 +597,13 @@ class _Reader:
                 words = script.between(name.start_byte, node.end_byte).split()
                 place = 1 if words[0] in ("command", "builtin") and len(words) > 1 else 0
                 self._taint_command(script, node, words[place], why, called)
-            case "compound_statement" | "test_command" if script.text(node).startswith("(("):
+            case "compound_statement" | "test_command" | "subshell" if script.text(node).startswith("(("):
                 for name in assigned(script.text(node)):
                     self.state.assign(name, bad)
+        is_command = node.type == "command" and node.child_by_field_name("name") is not None
         for child in node.children:
-            self._taint(script, child, why, called)
+            if not (is_command and child.type == "variable_assignment"):  # those are the command's alone
+                self._taint(script, child, why, called)
 
     def _taint_command(self, script: Script, node: Any, name: str, why: str, called: frozenset[str]) -> None:
         if name in self.state.functions and name not in called:
@@ -567,10 +653,11 @@ class _Reader:
         for item in items:
             end = next(index for index, child in enumerate(item.children) if child.type == ")")
             patterns = [child for child in item.children[:end] if child.type not in ("(", "|")]
-            if any(hidden(self.words.text(script.text(pattern), script.at(pattern))) for pattern in patterns):
+            globs = [self.words.pattern(script.text(pattern), script.at(pattern)) for pattern in patterns]
+            if any(hidden(glob) or is_extended(plain(glob)) for glob in globs):
                 self._undecided(script, node.child_by_field_name("value"), items)
                 return None
-            if any(self._matches(subject, script, pattern) for pattern in patterns):
+            if any(self._matches(plain(subject), plain(glob), script.at(item)) for glob in globs):
                 if (odd := next((child for child in item.children if child.type in (";&", ";;&")), None)) is not None:
                     raise DocumentError(
                         said("rlctl does not evaluate {type!r} in 'case'", type=odd.type), at=script.at(odd), hint=_HINT
@@ -578,16 +665,16 @@ class _Reader:
                 return self._statements(script, item.children[end + 1 :])
         return True
 
-    def _matches(self, subject: Text, script: Script, pattern: Any) -> bool:
-        source = script.text(pattern)
-        glob = plain(self.words.text(source, script.at(pattern)))
-        if source[:1] in "\"'":
-            return plain(subject) == glob
-        if is_costly(plain(subject), glob):
-            raise DocumentError("the pattern is too costly to match", at=script.at(pattern), hint=_HINT)
-        return re.fullmatch(as_regex(glob), plain(subject), re.DOTALL) is not None
+    def _matches(self, subject: str, glob: str, at: Location) -> bool:
+        if is_costly(subject, glob):
+            raise DocumentError("the pattern is too costly to match", at=at, hint=_HINT)
+        return re.fullmatch(as_regex(glob), subject, re.DOTALL) is not None
 
     def _for_statement(self, script: Script, node: Any) -> Status:
+        if node.children[0].type == "select":
+            raise DocumentError(
+                said("rlctl does not evaluate '{name}' here", name="select"), at=script.at(node), hint=_HINT
+            )
         variable = script.text(node.child_by_field_name("variable"))
         values = [child for child in node.children if node.field_name_for_child(node.children.index(child)) == "value"]
         items = [item for text, at in self._word_sources(script, values) for item in self.words.fields(text, at)]
@@ -601,41 +688,44 @@ class _Reader:
             raise DocumentError(
                 said("the loop takes more than {most} turns", most=_MAX_TURNS), at=script.at(node), hint=_HINT
             )
+        status: Status = True
         for item in items:
             self.state.assign(variable, item)
-            if not self._turn(script, body):
+            goes_on, status = self._turn(script, body)
+            if not goes_on:
                 break
-        return True
+        return status
 
-    def _turn(self, script: Script, body: Any) -> bool:
-        """One turn of a loop; whether it goes on."""
+    def _turn(self, script: Script, body: Any) -> tuple[bool, Status]:
+        """One turn of a loop: whether it goes on, and its status."""
         self._loops += 1
         try:
-            self.block(script, body)
+            return True, self.block(script, body)
         except _Return as end:
             if end.kind == "return":
                 raise
             if end.loops > 1:
                 raise _Return(end.kind, loops=end.loops - 1) from None
-            return end.kind == "continue"
+            return end.kind == "continue", True
         finally:
             self._loops -= 1
-        return True
 
     def _while_statement(self, script: Script, node: Any) -> Status:
         until = script.text(node.children[0]) == "until"
         body = node.child_by_field_name("body")
         end = next(index for index, child in enumerate(node.children) if child.type == "do_group")
         conditions = [child for child in node.children[1:end] if child.is_named and child.type != "comment"]
+        status: Status = True
         for _ in range(_MAX_TURNS):
-            status: Status = True
-            for condition in conditions:
-                status = self.statement(script, condition)
-            if status is None:
+            holds = self._condition(script, conditions)
+            if holds is None:
                 self._undecided(script, node, [node])
                 return None
-            if bool(status) is until or not self._turn(script, body):
-                return True
+            if holds is until:
+                return status
+            goes_on, status = self._turn(script, body)
+            if not goes_on:
+                return status
         raise DocumentError(
             said("the loop takes more than {most} turns", most=_MAX_TURNS), at=script.at(node), hint=_HINT
         )
@@ -650,9 +740,10 @@ class _Reader:
         first, condition, update = parts
         if first:
             self._arithmetic_statement(first, at)
+        status: Status = True
         for _ in range(_MAX_TURNS):
-            status = self._arithmetic_statement(condition, at) if condition else True
-            if status is None:
+            holds = self._arithmetic_statement(condition, at) if condition else True
+            if holds is None:
                 for name in assigned(header):
                     self.state.assign(
                         name,
@@ -660,23 +751,35 @@ class _Reader:
                     )
                 self._undecided(script, node, [body])
                 return None
-            if not status or not self._turn(script, body):
-                return True
+            if not holds:
+                return status
+            goes_on, status = self._turn(script, body)
+            if not goes_on:
+                return status
             if update:
                 self._arithmetic_statement(update, at)
         raise DocumentError(said("the loop takes more than {most} turns", most=_MAX_TURNS), at=at, hint=_HINT)
 
     def _list(self, script: Script, node: Any) -> Status:
         left, sign, right = node.children[0], script.text(node.children[1]), node.children[-1]
-        status = self.statement(script, left)
+        status = self._condition(script, [left])
         if status is None:
             if self._only_ends(script, right):
+                self._assume_passed(script, left, right)
                 return True if sign == "||" else None
             self._undecided(script, left, [right])
             return None
         if status is (sign == "||"):
             return status
         return self.statement(script, right)
+
+    def _assume_passed(self, script: Script, condition: Any, branch: Any) -> None:
+        """Note that a branch with ``return`` is not taken: one with ``exit`` starts nothing if it is."""
+        if _returns(branch):
+            shown = " ".join(script.text(condition).split("\n")[0].split())[:60]
+            self.state.assumed.setdefault(
+                said("assumed that '{shown}' lets the function continue", shown=shown), script.at(condition)
+            )
 
     def _only_ends(self, script: Script, node: Any) -> bool:
         """Whether a statement only prints and ends the script, as a check does that has failed."""
@@ -692,24 +795,54 @@ class _Reader:
         return bool(node.type == "comment")
 
     def _negated_command(self, script: Script, node: Any) -> Status:
-        status = self.statement(script, node.children[-1])
+        status = self._condition(script, [node.children[-1]])
         return None if status is None else not status
 
     def _pipeline(self, script: Script, node: Any) -> Status:
         stages = [child for child in node.children if child.is_named]
         if self.output is None:
-            for stage in stages:
-                with suppress(_End, _Return), self._apart():
-                    self.statement(script, stage)
-            return None if len(stages) > 1 and self._asks(script, stages[-1]) else True
+            first, negations = stages[0], 0
+            while first.type == "negated_command":  # '!' stands for the whole pipeline
+                first, negations = first.children[-1], negations + 1
+            with self._tolerating() if negations else nullcontext():
+                status = self._status_of_pipe(script, [first, *stages[1:]])
+            return None if status is None else status is (negations % 2 == 0)
         shown = " ".join(script.text(node).split())[:60]
         self.output.append(
             unknown(said("what '{shown}' prints can only be known by running it", shown=shown), script.at(node))
         )
         return None
 
-    def _asks(self, script: Script, node: Any) -> bool:
-        return str(script.text(node)).split()[0].rpartition("/")[2] in _QUESTIONS
+    def _status_of_pipe(self, script: Script, stages: Sequence[Any]) -> Status:
+        statuses = [self._stage(script, stage) for stage in stages]
+        if not self.state.pipes_fail:
+            return statuses[-1]
+        return False if False in statuses else None if None in statuses else True
+
+    def _stage(self, script: Script, stage: Any) -> Status:
+        """One part of a pipeline, a process of its own."""
+        try:
+            with self._apart():
+                return self.statement(script, stage)
+        except (_End, _Return) as end:
+            return end.status
+
+    @contextmanager
+    def _output_of(self, script: Script, node: Any) -> Iterator[None]:
+        """Inside of ``$( )``, the output of a statement as its redirections send it."""
+        signs = [_redirection(script, child) for child in node.children if child.type == "file_redirect"]
+        kept, merged = self.output, self._merged
+        is_away = any(sign in _OUTPUT_SIGNS and from_ in ("", "1") and to != "1" for from_, sign, to in signs)
+        to_errors = any(to in ("2", "/dev/stderr") for _, _, to in signs)
+        self._merged += any((from_, sign, to) == ("2", ">&", "1") for from_, sign, to in signs)
+        if is_away and kept is not None:
+            self.output = []
+        try:
+            yield
+        finally:
+            if is_away and kept is not None and self.output and to_errors and merged:
+                kept.append(unknown("rlctl does not evaluate what is printed as an error here", script.at(node)))
+            self.output, self._merged = kept, merged
 
     def _redirected_statement(self, script: Script, node: Any) -> Status:
         body = node.child_by_field_name("body")
@@ -719,14 +852,29 @@ class _Reader:
             to = to or next((child for child in here.children if child.type == "file_redirect"), None)
             if body.type == "command" and script.text(body.child_by_field_name("name")) == "cat" and to is not None:
                 self._write_file(script, here, to)
-                return True
+                return self._after_document(script, here, True)
             self._note_written(script, here)
-            piped = next((child for child in here.children if child.type in ("pipeline", "list", "command")), None)
-            if piped is not None:
-                self.statement(script, body)
-                return self.statement(script, piped)
+            self._note_written(script, node)
+            with self._output_of(script, node):
+                return self._after_document(script, here, self._condition(script, [body]))
         self._note_written(script, node)
-        return self.statement(script, body) if body is not None else True
+        if body is None:
+            return True
+        with self._output_of(script, node):
+            return self.statement(script, body)
+
+    def _after_document(self, script: Script, here: Any, status: Status) -> Status:
+        """What follows ``<<EOF`` on its line: the grammar counts it as a part of the redirection."""
+        piped = next((child for child in here.children if child.type == "pipeline"), None)
+        right, sign = here.child_by_field_name("right"), here.child_by_field_name("operator")
+        if piped is not None:
+            return self.statement(script, piped)
+        if right is None or (status is not None and status is (sign.type == "||")):
+            return status
+        if status is None:
+            self._undecided(script, here.parent, [right])
+            return None
+        return self.statement(script, right)
 
     def _note_written(self, script: Script, node: Any) -> None:
         """The files that the redirections of a statement write."""
@@ -758,10 +906,12 @@ class _Reader:
         start = next(child for child in here.children if child.type == "heredoc_start")
         body = next((child for child in here.children if child.type == "heredoc_body"), None)
         source = script.text(body) if body is not None else ""
+        if any(part.type == "<<-" for part in here.children):
+            source = re.sub(r"(?m)^\t+", "", source)
         name = plain(self.words.text(script.text(to.child_by_field_name("destination")), script.at(to)))
         at = script.at(body) if body is not None else script.at(here)
         is_raw = script.text(start)[:1] in "\"'\\"
-        text = literal(source, at) if is_raw else self.words.text('"' + source.replace('"', '\\"') + '"', at)
+        text = literal(source, at) if is_raw else self.words.here_document(source, at)
         is_whole = problem(text) is None and ">>" not in (part.type for part in to.children)
         self.state.writes(name, plain(text) if is_whole else None)
 
@@ -800,13 +950,13 @@ class _Reader:
             if child.type == "variable_assignment" and (name is None or child.start_byte < name.start_byte)
         ]
         if name is None:
-            for child in before:
-                self._assign(script, child)
-            return True
+            return self._assign_all(script, before)
         skipped = ("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect")
         nodes = [child for child in node.children if child not in before and child.type not in skipped]
         self._note_written(script, node)
+        self._substituted = True
         words = [word for text, at in self._word_sources(script, nodes) for word in self.words.fields(text, at)]
+        substituted = self._substituted
         for child in node.children:
             if child.type == "herestring_redirect":  # it may set a variable, as $((n++)) does
                 self.words.text(script.text(child).removeprefix("<<<").strip(), script.at(child))
@@ -815,8 +965,9 @@ class _Reader:
             for child in before:
                 if (match := _ASSIGNMENT.match(script.text(child))) is not None:
                     self.state.keep(match["name"])
-                self._assign(script, child)
-            return self._call(words, script.at(node)) if words else True
+                self._store(self._assignment(script, child))
+            with self._output_of(script, node):
+                return self._call(words, script.at(node)) if words else substituted
         finally:
             self.state.leave()
 
@@ -831,12 +982,13 @@ class _Reader:
                 return False
             raise _Return(name, _told_status(words))
         if name == "exit":
-            self.ended = at
-            if self.state.surveys:
-                return None
-            raise _End(_told_status(words))
+            self.failed = ""
+            self._end(_told_status(words), at)
+            return None
         if name == "let":
             return self._let(words[1:], at)
+        if name == "trap":
+            return self._trap(words[1:], at)
         if name in ("command", "builtin") and len(words) > 1 and not plain(words[1]).startswith("-"):
             return self._called(words[1:], at)
         return self._called(words, at)
@@ -862,6 +1014,17 @@ class _Reader:
                 )
             status = self._arithmetic_statement(plain(text), at)
         return status
+
+    def _trap(self, words: list[Text], at: Location) -> Status:
+        """``trap``: what it runs later may start no trainer, and may set nothing while the script runs."""
+        signals = {plain(word).upper().removeprefix("SIG") for word in words[1:]}
+        if signals & {"DEBUG", "RETURN"}:
+            raise DocumentError(said("rlctl does not evaluate '{name}' here", name="trap"), at=at, hint=_HINT)
+        if signals & {"EXIT", "0", "ERR"} and hidden(words[0]) is None:
+            script = parse(plain(words[0]), at.file, at.line)
+            if self._program_in(script, script.root) or ("ERR" in signals and _assigns(script.root)):
+                raise DocumentError(said("rlctl does not evaluate '{name}' here", name="trap"), at=at, hint=_HINT)
+        return True
 
     def _shift(self, words: list[Text], at: Location) -> Status:
         """``shift``, of which the rest is unknown if the first arguments may be any number of words."""
@@ -891,7 +1054,7 @@ class _Reader:
             if self.output is not None and known.output is None and name in builtins.PRINTING:
                 self.output.append(self._only_when_run(words, at))
             elif known.output is not None:
-                (self.said if self.output is None else self.output).append(known.output)
+                self._print(known.output)
             return known.status
         self.commands.append(Command(tuple(words), at, self.state.folder))
         builtins.touch(self.state, words)
@@ -901,6 +1064,12 @@ class _Reader:
         if name == "exec" and len(words) > 1:
             raise _End(status)  # the program takes the place of the shell
         return status
+
+    def _print(self, text: Text) -> None:
+        if self.output is None:
+            self.said.append(_without_line_end(text))
+        else:
+            self.output.append(text)
 
     def _only_when_run(self, words: list[Text], at: Location) -> Text:
         shown = " ".join(plain(word) for word in words)[:60]
@@ -913,6 +1082,7 @@ class _Reader:
         script, body = self.state.functions[name]
         kept, self.state.arguments = self.state.arguments, arguments
         loops, self._loops = self._loops, 0
+        source, self.state.source = self.state.source, self.state.sources.get(name, "")
         self.state.calls += 1
         self.state.frames.append({})
         try:
@@ -923,7 +1093,7 @@ class _Reader:
             self.state.leave()
             self.state.calls -= 1
             self._loops = loops
-            self.state.arguments = kept
+            self.state.arguments, self.state.source = kept, source
             self._depth -= 1
 
     def _source(self, words: list[Text], at: Location) -> Status:
@@ -937,12 +1107,14 @@ class _Reader:
             )
         self._sourced += 1
         before, times = self.state.arguments, self.state.arguments_set
+        source, self.state.source = self.state.source, name
         if words[2:]:
             self.state.arguments = words[2:]
         try:
             return self._run_file(found)
         finally:
             self._sourced -= 1
+            self.state.source = source
             if words[2:]:
                 self.state.arguments = before
             if words[2:] and self.state.arguments_set != times:  # they stay, unless a function was called after that
@@ -953,19 +1125,31 @@ class _Reader:
         options = [plain(word) for word in arguments if plain(word).startswith("-")]
         rest = [word for word in arguments if not plain(word).startswith("-")]
         try:
-            with self._apart():
+            with self._apart(), self._intolerant():
+                self.state.become_process()
                 if any("c" in option for option in options) and rest:
                     script = parse(plain(rest[0]), at.file, at.line)
+                    self.state.zero = plain(rest[1]) if rest[1:] else "bash"
                     self.state.arguments = rest[2:]
                     return self.block(script, script.root)
                 found = self._script_file(plain(rest[0])) if rest else None
                 if found is None:
                     self.commands.append(Command((literal("bash", at) or (), *arguments), at, self.state.folder))
                     return True
+                self.state.zero = self.state.source = plain(rest[0])
                 self.state.arguments = rest[1:]
                 return self._run_file(found)
         except _End as end:
             return end.status
+
+    @contextmanager
+    def _intolerant(self) -> Iterator[None]:
+        """In another process nothing is known of the condition that it is a part of."""
+        kept, self._tolerant = self._tolerant, 0
+        try:
+            yield
+        finally:
+            self._tolerant = kept
 
     def _script_file(self, name: str) -> Path | None:
         beside = Path(self.state.script).parent
@@ -992,19 +1176,62 @@ class _Reader:
         if self._depth > _MAX_DEPTH:
             raise DocumentError("'$( )' is nested too deep", at=at)
         kept, count = self.output, len(self.commands)
+        status: Status = True
         self.output = []
         try:
-            with suppress(_End, _Return), self._apart():
+            with self._apart():
+                self.state.ends_on_failure = self.state.ends_on_failure and self.state.substitutions_end
                 script = parse(source, at.file, at.line)
                 if (name := self._file_in(script)) is not None:
                     self.output.append(self._contents(script, name))
                 else:
-                    self.block(script, script.root)
-            found = joined(self.output, "\n", at)
+                    status = self.block(script, script.root)
+        except (_End, _Return) as end:
+            status = end.status
         finally:
+            found = joined(self.output, "", at)
             self.output = kept
             del self.commands[count:]
             self._depth -= 1
-        if found and not found[-1].symbol and not found[-1].problem:
-            found = (*found[:-1], replace(found[-1], text=found[-1].text.rstrip("\n")))
-        return found
+        self._substituted = status
+        return _without_line_end(found)
+
+
+def _without_line_end(text: Text) -> Text:
+    """A text without the line ends that it ends with."""
+    found = [*text]
+    while found and not found[-1].symbol and not found[-1].problem:
+        rest = found[-1].text.rstrip("\n")
+        if rest:
+            return (*found[:-1], replace(found[-1], text=rest))
+        found.pop()
+    return tuple(found)
+
+
+def _redirection(script: Script, node: Any) -> tuple[str, str, str]:
+    """The descriptor that a redirection is for (empty: the usual one), its sign, and where it goes."""
+    of = next((child for child in node.children if child.type == "file_descriptor"), None)
+    sign = next((child.type for child in node.children if not child.is_named), "")
+    to = node.child_by_field_name("destination")
+    return ("" if of is None else script.text(of)), sign, ("" if to is None else script.text(to))
+
+
+def _arithmetic_in(script: Script, node: Any) -> str | None:
+    """What is in ``(( ))`` if the grammar takes it for two subshells, as after ``!``."""
+    inner = [child for child in node.children if child.is_named]
+    is_double = len(inner) == 1 and inner[0].type == "subshell" and inner[0].start_byte == node.start_byte + 1
+    if not is_double or inner[0].end_byte != node.end_byte - 1:
+        return None
+    return script.between(node.start_byte + 2, node.end_byte - 2)
+
+
+def _returns(node: Any) -> bool:
+    """Whether a node may leave the function that it is in."""
+    if node.type == "command" and node.text.split()[:1] == [b"return"]:
+        return True
+    return node.type != "function_definition" and any(map(_returns, node.children))
+
+
+def _assigns(node: Any) -> bool:
+    """Whether anything in a node sets a variable."""
+    return node.type in ("variable_assignment", "declaration_command") or any(map(_assigns, node.children))

@@ -23,8 +23,15 @@ _PIECE = 16
 """What a piece counts for beside its characters."""
 BLANKS = " \t\n"
 """The characters at which bash splits words, unless the script sets IFS."""
-NEVER = frozenset({"RANDOM", "SECONDS", "EPOCHSECONDS", "SRANDOM", "BASHPID", "PPID", "LINENO"})
+NEVER = frozenset({"RANDOM", "SECONDS", "EPOCHSECONDS", "EPOCHREALTIME", "SRANDOM", "BASHPID", "PPID", "LINENO"})
 """Variables that have another value each time."""
+_NAMES_OF_BASH = (
+    "BASH BASHOPTS BASH_ARGC BASH_ARGV BASH_COMMAND BASH_EXECUTION_STRING BASH_LINENO BASH_SUBSHELL BASH_VERSINFO BASH_VERSION "
+    "COLUMNS DIRSTACK EUID FUNCNAME GROUPS HOSTNAME HOSTTYPE LINES MACHTYPE OLDPWD OPTARG OPTERR OPTIND OSTYPE "
+    "PIPESTATUS SHELLOPTS SHLVL UID"
+)
+_OF_BASH = frozenset(_NAMES_OF_BASH.split())
+"""Variables that bash sets."""
 
 
 def given_with(names: Iterable[str]) -> str:
@@ -58,6 +65,13 @@ class State:
     variables: dict[str, Value] = field(default_factory=dict)
     functions: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     """The body of each function, and the source it is in."""
+    exported_functions: set[str] = field(default_factory=set)
+    zero: str = ""
+    """``$0``, if another than the script."""
+    source: str = ""
+    """The file that is read, as the script names it, if another than the script."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """The file of each function, in the same words."""
     files: dict[Path, str | None] = field(default_factory=dict)
     """Files and folders that the script writes: their text, or None if only running the script would tell."""
     folder: str = "."
@@ -72,6 +86,14 @@ class State:
     """What it wants and is not given, where and why, in a survey."""
     strict: bool = False
     """Whether a variable that is not set ends the script (``set -u``)."""
+    ends_on_failure: bool = False
+    """Whether a command that fails ends the script (``set -e``)."""
+    substitutions_end: bool = False
+    """Whether it ends ``$( )`` too (``shopt -s inherit_errexit``)."""
+    pipes_fail: bool = False
+    """Whether a pipeline fails where any part of it does (``set -o pipefail``)."""
+    expands_files: bool = True
+    """Whether ``*`` stands for files; not after ``set -f``."""
     arguments_set: int = 0
     """How often ``set`` replaced them."""
     wants_arguments: bool = False
@@ -138,6 +160,9 @@ class State:
             return from_environment("PWD", here, None, at) if self.folder == "." else literal(here, at)
         if name in self.environment:
             return from_environment(name, self.environment[name], None, at)
+        if name in _OF_BASH:
+            why = said("bash sets ${name}; its value can only be known by running the script", name=name)
+            return (Piece("", at, names=frozenset({name}), problem=why),)
         return None
 
     def text(self, name: str, at: Location) -> Text:
@@ -204,10 +229,25 @@ class State:
         self.removed.discard(name)
         self.variables[name] = value
 
+    def unset_by_script(self, name: str) -> None:
+        """``unset``, which a variable that is readonly survives."""
+        if name not in self.fixed:
+            self.remove(name)
+
     def remove(self, name: str) -> None:
         """Unset a variable."""
         self.variables.pop(name, None)
         self.removed.add(name)
+
+    def become_process(self) -> None:
+        """Be another bash that this one starts: only what is exported is there."""
+        ours = self.exported.keys() | self.environment.keys() | self.given.keys() | self.frames[-1].keys()
+        self.variables = {name: value for name, value in self.variables.items() if name in ours}
+        self.functions = {name: body for name, body in self.functions.items() if name in self.exported_functions}
+        self.fixed = set()
+        self.strict = self.ends_on_failure = self.pipes_fail = self.exports_all = self.substitutions_end = False
+        self.expands_files = True
+        self.source = ""
 
     def keep(self, name: str) -> None:
         """Let a variable be what it is now once the command that is being called has ended."""

@@ -14,6 +14,7 @@ from rlctl.common.messages.reasons import said
 
 _INSIDE_WORD = re.compile(rb"(?<=[^\s\\])\\\n(?=[^\s#])")
 _CONTINUED_BY_NOTHING = re.compile(rb"(?<=\s)\\(?=\s*\Z)")
+_BROKEN_LINE = re.compile(rb"(?<=\s)\\[ \t]+(?=(?:#[^\n]*)?\n[ \t]*\S)")
 _SAME_LINE = re.compile(rb"(?:[ \t]|\\\n)*")
 _COMMENT = re.compile(rb"(^|\s)#")
 _COMMENT_IN_COMMAND = re.compile(rb"(?<=\s)`#[^`\n]*`(?=\s|\\\n|\Z)")
@@ -54,6 +55,7 @@ def parse(text: str, name: str, first_line: int = 1) -> Script:
     while (whole := _with_torn_words(tree.root_node, masked)) != masked:
         masked = whole
         tree = _parser().parse(masked)
+    _refuse_broken_line(tree.root_node, data, name, first_line)
     if ends := list(_line_ends(tree.root_node, data)):
         for position in ends:
             masked = masked[:position] + b";" + masked[position + 1 :]
@@ -69,6 +71,18 @@ def parse(text: str, name: str, first_line: int = 1) -> Script:
             hint="check it with bash -n; --trace runs it in isolation instead of reading it",
         )
     return script
+
+
+def _refuse_broken_line(root: Any, data: bytes, name: str, first_line: int) -> None:
+    """A backslash before blanks at the end of a line continues nothing: bash runs the command without its other lines."""
+    for match in _BROKEN_LINE.finditer(data):
+        node = root.descendant_for_byte_range(match.start(), match.start() + 1)
+        if not _is_quoted(node) and node.type != "comment":
+            raise DocumentError(
+                "the backslash is followed by a blank, so that the command ends here",
+                at=Location(name, first_line + data.count(b"\n", 0, match.start())),
+                hint="remove the blanks at the end of the line",
+            )
 
 
 @cache

@@ -13,6 +13,7 @@ from rlctl.common.errors import DocumentError, Location
 from rlctl.common.messages.reasons import said
 from rlctl.common.numbers import natural
 from rlctl.shell.arithmetic import assigned, evaluate
+from rlctl.shell.patterns import cut, escaped, is_costly
 from rlctl.shell.state import BLANKS, State
 from rlctl.shell.text import (
     Piece,
@@ -38,12 +39,14 @@ _INSIDE = re.compile(
     r"(?P<sign>[#!])?(?P<name>[A-Za-z_]\w*|[0-9]+|[@*#?$!-])(?:\[(?P<index>[^\]]*)\])?(?P<rest>.*)", re.DOTALL
 )
 _OPERATOR = re.compile(r":?[-=+?]|##?|%%?|/[/#%]?|\^\^?|,,?|:")
+_FILES = re.compile(r"[*?]|\[[^\]]+\]")
 _BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "e": "\x1b"}
+_CODE = re.compile(r"x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}")
+_OTHER_HOME = re.compile(r"~[+-](?:/|\Z)")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*=")
 _MAX_DEPTH = 50
 _MAX_WORK = 1 << 22
-_MAX_MATCH = 10**8
 
 
 class _Break:
@@ -61,9 +64,14 @@ class Words:
         self.state = state
         self.substitute = substitute
         self._depth = 0
+        self._protects = False
+        """Whether quoted parts of the word that is scanned next are escaped, as those of a pattern."""
+        self._bare: list[str] | None = None
+        """Where the text of the word that is scanned next goes that is neither in quotes nor expanded."""
 
     def fields(self, source: str, at: Location) -> list[Text]:
         """The words that one word of a command line becomes."""
+        bare = self._bare = []
         parts = self._parts(source, at, tilde=_IDENTIFIER.match(source) is not None)
         found: list[Text] = []
         current: list[Piece] = []
@@ -73,9 +81,15 @@ class Words:
                 current = []
             else:
                 current.append(part)
-        bare = "".join(part.text if isinstance(part, Piece) else " " for part in parts)
-        if _BRACES.search(bare) and _BRACES.search(_without_quotes(source)):
+        whole = "".join(part.text if isinstance(part, Piece) else " " for part in parts)
+        if _BRACES.search(whole) and _BRACES.search(_without_quotes(source)):
             why = said("the shell expands the braces in {word!r}; put the word in quotes", word=source[:40])
+            return [unquoted(unknown(why, at))]
+        bare += [piece.text for word in found for piece in word if not piece.quoted]
+        if self.state.expands_files and _FILES.search("".join(bare).partition("=")[0]):
+            why = said(
+                "the shell replaces {word!r} with the files that match it; put the word in quotes", word=source[:40]
+            )
             return [unquoted(unknown(why, at))]
         return found
 
@@ -97,6 +111,17 @@ class Words:
         texts = literal(" ", at)
         return quoted(tuple(piece for part in parts for piece in (texts if isinstance(part, _Break) else (part,))))
 
+    def pattern(self, source: str, at: Location) -> Text:
+        """A word as a pattern or a regular expression: what is in quotes is escaped, so that it stands for itself."""
+        self._protects = True
+        return self.text(source, at)
+
+    def here_document(self, source: str, at: Location) -> Text:
+        """The text of a here-document, in which quotes are characters like any other."""
+        kept = re.sub(r'\\([\\"])', lambda match: match[0] if match[1] == "\\" else '\\\\"', source)
+        parts = self._parts(kept, at, tilde=False, inside_quotes=True)
+        return quoted(tuple(part for part in parts if isinstance(part, Piece)))
+
     # Scanning
 
     def _parts(
@@ -113,11 +138,14 @@ class Words:
 
     def _scan(self, source: str, at: Location, *, tilde: bool, in_double: bool, loose: bool) -> list[_Part]:
         parts: list[_Part] = []
+        protects, self._protects = self._protects, False
+        bare, self._bare = self._bare, None
         position = 0
         start_of_word = True
         while position < len(source):
             here = _further(at, source, position)
             character = source[position]
+            before, is_quote = len(parts), character in "\\'\"" or source.startswith("$'", position)
             if character == "\\":
                 position = self._escape(source, position, here, parts, in_double=in_double)
             elif character == "'" and not in_double:
@@ -128,18 +156,17 @@ class Words:
                 position = end + 1
             elif character == '"' and not in_double:
                 end = _closing_quote(source, position + 1, here)
-                inner = self._parts(source[position + 1 : end], here, tilde=False, inside_quotes=True)
-                parts += inner or [Piece("", here)] * (not _only_items(source[position + 1 : end]))
+                inside = self._parts(source[position + 1 : end], here, tilde=False, inside_quotes=True)
+                parts += inside or [Piece("", here)] * (not _only_items(source[position + 1 : end]))
                 position = end + 1
             elif source.startswith("$'", position) and not in_double:
                 position = _ansi(source, position, here, parts)
             elif character == "$":
                 position = self._dollar(source, position, here, parts, in_double=in_double)
             elif character == "`":
-                end = source.find("`", position + 1)
-                if end < 0:
-                    raise DocumentError("a '`' is opened and never closed", at=here)
-                parts += _shown(self.substitute(source[position + 1 : end], here), in_double=in_double)
+                end = _closing_backtick(source, position + 1, here)
+                inner = _in_backticks(source[position + 1 : end], in_double=in_double)
+                parts += _shown(self.substitute(inner, here), in_double=in_double)
                 position = end + 1
             elif (
                 character == "~"
@@ -149,13 +176,20 @@ class Words:
             ):
                 parts += quoted(self._home(here))
                 position += 1
+            elif start_of_word and not in_double and _OTHER_HOME.match(source, position):
+                parts += unknown(said("rlctl does not evaluate {source!r}", source=source[:2]), here)
+                position += 2
             else:
                 end = position + 1
                 while end < len(source) and source[end] not in "\\'\"$`~":
                     end += 1
                 parts.append(Piece(source[position:end], here, quoted=not loose))
+                if bare is not None:
+                    bare.append(source[position:end])
                 position = end
             start_of_word = False
+            if protects and is_quote:
+                parts[before:] = [_protected(part) for part in parts[before:]]
         return parts
 
     def _escape(self, source: str, position: int, at: Location, parts: list[_Part], *, in_double: bool) -> int:
@@ -176,7 +210,7 @@ class Words:
         if source.startswith("$((", position):
             end = _closing(source, position + 1, at)
             if source[end - 1] == ")":
-                parts += quoted(self.arithmetic(source[position + 3 : end - 1], at))
+                parts += _shown(self.arithmetic(source[position + 3 : end - 1], at), in_double=in_double)
                 return end + 1
         if source.startswith("$(", position):
             end = _closing(source, position + 1, at)
@@ -186,6 +220,11 @@ class Words:
             end = _closing(source, position + 1, at)
             parts += self._expansion(source[position + 2 : end], at, in_double=in_double)
             return end + 1
+        if source.startswith("$[", position) and (end := source.find("]", position)) > 0:
+            parts += _shown(self.arithmetic(source[position + 2 : end], at), in_double=in_double)
+            return end + 1
+        if source.startswith('$"', position) and not in_double:
+            return position + 1
         match = _NAME.match(source, position + 1) or _SPECIAL.match(source, position + 1)
         if match is None:
             parts.append(Piece("$", at))
@@ -206,7 +245,7 @@ class Words:
         if name == "#":
             return self._count(self.state.arguments, at)
         if name == "0":
-            return literal(self.state.script, at)
+            return literal(self.state.zero or self.state.script, at)
         if name.isdecimal():
             found = self._argument(name)
             if found is None and (self.state.strict or (self.state.surveys and not self.state.calls)):
@@ -220,7 +259,7 @@ class Words:
         if not _NAME.fullmatch(name):
             return unknown(said("what ${name} is can only be known by running the script", name=name), at)
         if name == "BASH_SOURCE":
-            return literal(self.state.script, at)
+            return literal(self.state.source or self.state.script, at)
         return self.state.text(name, at)
 
     def _count(self, items: list[Text], at: Location) -> Text:
@@ -277,24 +316,25 @@ class Words:
             return [*end[1]]
         if operator and operator[0] in (":-", "-", ":+", "+"):
             if bool(items) is (operator[0][-1] == "+"):
-                return self._parts(rest[operator.end() :], at, tilde=False, inside_quotes=in_double)
+                return self._parts_of_default(rest[operator.end() :], at, in_double=in_double)
             items = items if operator[0][-1] == "-" else []
         elif operator and operator[0] == ":":
             first, _, count = rest[1:].partition(":")
             begin, size = self._number(first, at), self._number(count, at) if count else None
-            if begin is None or (count and size is None) or begin < 0:
+            if begin is None or (count and (size is None or size < 0)):
                 return [*unknown(said("rlctl cannot tell which part of the array {rest!r} is", rest=rest[:20]), at)]
             if items is self.state.arguments:
-                items = [literal(self.state.script, at), *items]
-            items = items[begin : None if size is None else begin + size]
+                items = [literal(self.state.zero or self.state.script, at), *items]
+            begin = begin if begin >= 0 else len(items) + begin
+            items = items[begin : None if size is None else begin + size] if begin >= 0 else []
         elif operator:
             items = [self._edited(item, operator[0], rest[operator.end() :], at) for item in items]
         return self._all(items, at, in_double=in_double, join=join)
 
     def _item(self, name: str, index: str, at: Location) -> Text:
-        if name == "BASH_SOURCE":
-            return literal(self.state.script, at)
         number = self._number(index, at)
+        if name == "BASH_SOURCE" and number == 0:
+            return literal(self.state.source or self.state.script, at)
         items = self.state.items(name, at)
         if number is None:
             return unknown(said("rlctl cannot tell which item of {name} '{index}' is", name=name, index=index), at)
@@ -303,6 +343,10 @@ class Words:
         return items[number] if -len(items) <= number < len(items) else ()
 
     def _indirect(self, name: str, index: str | None, rest: str, at: Location, *, in_double: bool) -> list[_Part]:
+        items = self.state.items(name, at) if index in ("@", "*") else []
+        if index in ("@", "*") and not rest and not any(map(problem, items)):
+            places = [literal(str(place), at) for place in range(len(items))]
+            return self._all(places, at, in_double=in_double, join=index == "*")
         if index is not None or rest:
             return [
                 *unknown(
@@ -394,10 +438,15 @@ class Words:
         return (value[0] if value else None) if isinstance(value, list) else value
 
     def _word(self, word: str, at: Location, *, in_double: bool) -> Text:
-        in_text = in_double and '"' not in word
-        parts = self._parts(word, at, tilde=not in_double, inside_quotes=in_text, loose=not in_double)
+        parts = self._parts_of_default(word, at, in_double=in_double)
         blank = replace(literal(" ", at)[0], quoted=in_double)
         return tuple(part if isinstance(part, Piece) else blank for part in parts)
+
+    def _parts_of_default(self, word: str, at: Location, *, in_double: bool) -> list[_Part]:
+        """The parts of what ``${x:-...}`` gives: in quotes, quotes of its own begin text that is not in them."""
+        in_text = in_double and '"' not in word
+        parts = self._parts(word, at, tilde=not in_double, inside_quotes=in_text, loose=not in_double)
+        return [replace(part, quoted=True) if in_double and isinstance(part, Piece) else part for part in parts]
 
     def _edited(self, value: Text, sign: str, word: str, at: Location) -> Text:
         if (piece := hidden(value)) is not None:
@@ -412,17 +461,23 @@ class Words:
             end = None if size is None else size if size < 0 else begin + size
             return changed(value, text[begin:end], at)
         if sign in ("^", "^^", ",", ",,"):
+            if word:
+                return unknown(said("rlctl does not evaluate the pattern of '{sign}{word}'", sign=sign, word=word), at)
             change = str.upper if sign[0] == "^" else str.lower
             return changed(value, change(text) if len(sign) == 2 else change(text[:1]) + text[1:], at)
-        pattern, slash, replacement = _split_slash(word) if sign[0] == "/" else (word, "", "")
-        glob = self.text(pattern, at)
-        by = self.text(replacement, at) if slash else ()
+        pattern, replacement = (
+            _split_slash(word, at, int(sign == "//" and word[:1] == "/")) if sign[0] == "/" else (word, "")
+        )
+        glob = self.pattern(pattern, at)
+        by = self.text(replacement, at)
+        if _refers_to_match(replacement, plain(by)):
+            return unknown("'&' in a replacement is what matched from bash 5.2 on, and a character before", at)
         for used in (glob, by):
             if (piece := hidden(used)) is not None:
                 return (piece,)
         if (len(text) + 1) * (len(plain(by)) + 1) > _MAX_WORK or is_costly(text, plain(glob)):
             return unknown("the text is too large for rlctl to evaluate this operation", at)
-        return changed(value, _cut(text, sign, plain(glob), plain(by)), at)
+        return changed(value, cut(text, sign, plain(glob), plain(by)), at)
 
     def _number(self, text: str, at: Location) -> int | None:
         found = self.arithmetic(text, at)
@@ -498,12 +553,25 @@ def _ansi(source: str, position: int, at: Location, parts: list[_Part]) -> int:
     while position < len(source) and source[position] != "'":
         if source[position] == "\\" and position + 1 < len(source):
             position += 1
+            if (code := _CODE.match(source, position)) is not None:
+                if (character := _character(code[0])) is None:
+                    parts.extend(unknown(said("rlctl does not evaluate '\\{code}'", code=code[0]), at))
+                text += character or ""
+                position = code.end()
+                continue
             text += _ESCAPES.get(source[position], "\\" + source[position])
         else:
             text += source[position]
         position += 1
     parts.append(Piece(text, at))
     return position + 1
+
+
+def _character(code: str) -> str | None:
+    """What ``\\x41`` and its kin stand for; None for a part of a character, or for none."""
+    number = int(code.lstrip("xuU"), 16 if code[0] in "xuU" else 8)
+    is_whole = 0 < number < 0x80 or (code[0] in "uU" and not 0xD800 <= number < 0xE000 and 0 < number < 0x110000)
+    return chr(number) if is_whole else None
 
 
 def _closing_quote(source: str, position: int, at: Location) -> int:
@@ -515,6 +583,8 @@ def _closing_quote(source: str, position: int, at: Location) -> int:
             return position
         elif source.startswith(("$(", "${"), position):
             position = _closing(source, position + 1, at) + 1
+        elif source[position] == "`":
+            position = _closing_backtick(source, position + 1, at) + 1
         else:
             position += 1
     raise DocumentError("a quote is opened and never closed", at=at)
@@ -533,6 +603,8 @@ def _closing(source: str, position: int, at: Location) -> int:
             position = end if end > 0 else position
         elif character == '"':
             position = _closing_quote(source, position + 1, at)
+        elif character == "#" and opened == "(" and source[position - 1] in BLANKS:
+            position = source.find("\n", position) if "\n" in source[position:] else position
         elif character == opened:
             depth += 1
         elif character == closed:
@@ -543,52 +615,44 @@ def _closing(source: str, position: int, at: Location) -> int:
     raise DocumentError(said("a '{opened}' is opened and never closed", opened=opened), at=at)
 
 
-def _split_slash(word: str) -> tuple[str, str, str]:
-    match = re.search(r"(?<!\\)/", word)
-    return (word[: match.start()], "/", word[match.end() :]) if match else (word, "", "")
+def _closing_backtick(source: str, position: int, at: Location) -> int:
+    """Where a backtick is closed that was opened before ``position``."""
+    while position < len(source):
+        if source[position] == "`":
+            return position
+        position += 1 + (source[position] == "\\")
+    raise DocumentError("a '`' is opened and never closed", at=at)
 
 
-def _cut(text: str, sign: str, glob: str, by: str) -> str:
-    """A text without, or with a replacement for, what matches a pattern at its start, its end or anywhere."""
-    longest = sign in ("##", "%%") or sign[0] == "/"
-    pattern = as_regex(glob, greedy=longest)
-    if sign in ("#", "##", "/#"):
-        return re.sub(rf"\A(?:{pattern})", lambda _: by, text, count=1, flags=re.DOTALL)
-    if sign in ("%", "%%", "/%"):
-        starts = range(len(text) + 1) if sign != "%" else range(len(text), -1, -1)
-        whole = re.compile(as_regex(glob), re.DOTALL)
-        return next((text[:start] + by for start in starts if whole.fullmatch(text, start)), text)
-    if not glob:
-        return text
-    return re.sub(pattern, lambda _: by, text, count=int(sign == "/"), flags=re.DOTALL)
+def _in_backticks(source: str, *, in_double: bool) -> str:
+    """The command in backticks: some backslashes only kept a character from ending it."""
+    return re.sub(r"\\([$`\\\"])" if in_double else r"\\([$`\\])", r"\1", source)
 
 
-def is_costly(text: str, glob: str) -> bool:
-    """Whether matching a text with a pattern could take long: each ``*`` may begin and end anywhere."""
-    cost: int = (len(text) + 1) ** (glob.count("*") + 1)
-    return cost > _MAX_MATCH
+def _protected(part: _Part) -> _Part:
+    return replace(part, text=escaped(part.text), symbol="") if isinstance(part, Piece) else part
 
 
-def as_regex(glob: str, *, greedy: bool = True) -> str:
-    """A shell pattern as a regular expression."""
-    found = ""
-    position = 0
-    while position < len(glob):
-        character = glob[position]
-        if character == "*":
-            found += ".*" if greedy else ".*?"
-        elif character == "?":
-            found += "."
-        elif character == "[" and (end := glob.find("]", position + 2)) > 0:
-            found += "[" + glob[position + 1 : end].replace("\\", "\\\\").replace("!", "^", 1) + "]"
-            position = end
-        elif character == "\\" and position + 1 < len(glob):
+def _split_slash(word: str, at: Location, start: int) -> tuple[str, str]:
+    """The pattern and the replacement of ``${x/pattern/replacement}``: the first slash outside of quotes parts them."""
+    position = start
+    while position < len(word) and word[position] != "/":
+        if word[position] == "\\":
             position += 1
-            found += re.escape(glob[position])
-        else:
-            found += re.escape(character)
+        elif word[position] == "'":
+            position = max(word.find("'", position + 1), position)
+        elif word[position] == '"':
+            position = _closing_quote(word, position + 1, at)
+        elif word.startswith(("$(", "${"), position):
+            position = _closing(word, position + 1, at)
         position += 1
-    return found
+    return word[:position], word[position + 1 :]
+
+
+def _refers_to_match(replacement: str, by: str) -> bool:
+    """Whether a replacement has an ``&`` outside of quotes."""
+    bare = re.sub(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.", "", replacement, flags=re.DOTALL)
+    return "&" in bare or ("$" in bare and "&" in by)
 
 
 def _without_quotes(source: str) -> str:

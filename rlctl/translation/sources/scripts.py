@@ -263,6 +263,7 @@ def _ended(text: str, name: str, how: Script, arguments: Sequence[Text], reading
     wanted = survey(text, name, arguments=arguments, environment=how.environment, given=how.variables)
     printed = " / ".join(plain(line) for line in reading.said[-_SAID:])
     message = "starts no trainer that rlctl knows: it exits on its own"
+    message += said(" because '{failed}' fails (set -e)", failed=reading.failed) if reading.failed else ""
     message += said(", and says: {printed}", printed=printed[:_SAID_LENGTH]) if printed else ""
     message += said("; it needs {listed}", listed=listed(wanted, name)) if wanted else ""
     hint = "" if wanted else "set what it needs with --env NAME=VALUE, an argument with --env 1=VALUE"
