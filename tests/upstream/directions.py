@@ -428,7 +428,25 @@ AFTER = """
 refused text and each silent number. `DIRECTION=verl-roll` runs one direction. `python -m tests.upstream.directions` prints this page from the
 last results.
 
-Not compared: data that only exists at run time, speed and memory settings, and whether rewards score alike."""
+Not compared: data that only exists at run time, speed and memory settings, and whether rewards score alike.
+
+## Files outside the corpus
+
+The same comparison in all fifteen directions, done by hand in November 2026 with files that no rule was written for:
+
+| files | judged |
+| --- | --- |
+| 74 launch scripts of verl in January 2026, 136 of verl in August 2026, verl-recipe, rLLM and Search-R1 | 42 and 92 |
+| 26 files of Trinity-RFT 0.5.2, 24 of a fork of November 2025 | 21 to 24 and 18 to 20 |
+| 27 more files of ROLL, 62 of three forks of July 2025 to April 2026 | 16 to 17 and 36 to 37 |
+
+The targets accept every written file, and every difference is reported, since two faults were fixed: a verl config without training data lost that on
+the way to verl, which then trains on its default file; and the batch of a supervised run on fewer devices than a replica takes was left to ROLL's
+default. One LoRA script could not be judged on the way to Trinity-RFT, whose loader opens its model.
+
+bash ran the 136 scripts with a stand-in for Python that keeps its arguments. rlctl reads 111 as bash started them. 16 ask the machine whether it has
+NPUs, and rlctl says what it assumes; of 7 the stand-in lost the launcher's flags, which rlctl reads. 2 are refused: one only starts other scripts, and
+one names a model folder that depends on whether it exists."""
 
 
 def page() -> Iterator[str]:
