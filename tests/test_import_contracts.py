@@ -57,7 +57,7 @@ ASSEMBLY = {"build", "launch", "sourcing", "specs", "stage_inputs", "stage_run",
 """Modules of the runtime that put a stage together: they read the config, and make specs of it."""
 BESIDE = {
     "checkpoints.checkpoint", "checkpoints.inputs", "checkpoints.resume_path", "endpoints", "processes.environment",
-    "profiling.steps", "profiling.throughput", "remote.inputs", "rollout.sglang_arguments", "rollout.vllm_arguments",
+    "remote.inputs", "rollout.sglang_arguments", "rollout.vllm_arguments",
     "tracking.make", "tracking.secrets", "train.preflight",
 }  # fmt: skip
 """Those that check, translate or record a config before anything starts."""

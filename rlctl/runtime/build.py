@@ -28,6 +28,7 @@ from rlctl.runtime.roles import Policy, ReferencePolicy, RewardModel, Rewards, R
 from rlctl.runtime.sourcing import make_builder, make_groups
 from rlctl.runtime.specs.evaluation import held_out_spec
 from rlctl.runtime.specs.experience import old_is_current
+from rlctl.runtime.specs.profiling import speed_of
 from rlctl.runtime.specs.trained import critic_section, policy_spec, value_model_spec
 from rlctl.runtime.specs.transport import transport_of
 from rlctl.runtime.stage_context import Roles, StageContext
@@ -74,7 +75,7 @@ def build_stage(given: StageContext, placement: Placement, model_path: str) -> I
 def make_run(given: StageContext, groups: Groups, trackers: Sequence[SafeTracker] = ()) -> StageRun:
     """The stage on workers that are there."""
     config, stage, events = given.stage.config, given.stage, given.events
-    meter = Meter.of(config, given.plan, groups, given.folder, events.advise)
+    meter = Meter.of(speed_of(config, given.plan), config.profiling, groups, given.folder, events.advise)
     roles = make_roles(given, groups, renew=lambda engine: run.renew(engine))
     source_of_groups = make_groups(given, roles)
     run = StageRun(

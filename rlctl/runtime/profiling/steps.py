@@ -15,9 +15,7 @@ from typing import Any, cast
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
 from rlctl.config.sections.output import Profiling, RoleProfile
-from rlctl.planning.plan import StagePlan
 from rlctl.runtime.processes.group import Group
 from rlctl.runtime.profiling.throughput import Interval, Speed, phase_times, worker_metrics
 from rlctl.runtime.profiling.timeline import Timeline
@@ -141,14 +139,14 @@ class Meter:
     @classmethod
     def of(
         cls,
-        config: Config,
-        plan: StagePlan,
+        speed: Speed,
+        profiling: Profiling,
         groups: Mapping[str, Group],
         folder: Path,
         tell: Callable[[str], None],
     ) -> Meter:
         """Of a stage; from now on the calls of its workers are noted. ``folder`` is the run's."""
-        meter = cls(Speed.of(config, plan), StepProfiles(config.profiling, groups, folder_of(config, folder), tell))
+        meter = cls(speed, StepProfiles(profiling, groups, folder_of(profiling, folder), tell))
         for group in groups.values():
             group.log = meter.log
         return meter
@@ -192,7 +190,6 @@ class Meter:
         self.profiles.end(step)
 
 
-def folder_of(config: Config, run_folder: Path) -> Path:
+def folder_of(profiling: Profiling, run_folder: Path) -> Path:
     """Where profiles go."""
-    chosen_folder = config.profiling.folder
-    return Path(chosen_folder).expanduser() if chosen_folder else run_folder / "profile"
+    return Path(profiling.folder).expanduser() if profiling.folder else run_folder / "profile"

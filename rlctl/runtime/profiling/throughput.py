@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
-from rlctl.config import Config
 from rlctl.planning.memory import GIB, forward_flops, known_gpu
-from rlctl.planning.models import ModelShape, read_shape
-from rlctl.planning.plan import StagePlan
+from rlctl.planning.models import ModelShape
 from rlctl.runtime.profiling.usage import Call, resident_bytes
 
 
@@ -88,18 +86,6 @@ class Speed:
     """As the config gives it."""
     half_precision: bool
     """Whether training computes in the type that peaks are known for."""
-
-    @classmethod
-    def of(cls, config: Config, plan: StagePlan) -> Speed:
-        policy = plan.role("policy")
-        return cls(
-            devices=len({device for role in plan.roles for device in role.devices}),
-            train_devices=len(policy.devices) if policy is not None else 0,
-            shape=read_shape(config.model.path),
-            passes=(2 if config.model.lora is not None else 3) * config.batch.ppo_epochs,
-            peak_tflops=config.profiling.peak_tflops,
-            half_precision=config.train.precision.compute in ("bfloat16", "float16"),
-        )
 
     def metrics(
         self, lengths: Sequence[int], trained: int, drawn: float, times: Mapping[str, float], calls: Sequence[Call]

@@ -19,6 +19,7 @@ from rlctl.runtime.profiling.steps import Meter, chosen, of_tool
 from rlctl.runtime.profiling.throughput import Interval
 from rlctl.runtime.profiling.timeline import Timeline
 from rlctl.runtime.profiling.usage import Call, Gpu, Usage
+from rlctl.runtime.specs.profiling import speed_of
 
 
 class Worker:
@@ -36,7 +37,8 @@ def meter_of(run: Path, told: list[str], **profiling: Any) -> tuple[Meter, dict[
         {"profiling": profiling, "schedule": {"total_steps": 9}, "placement": {"device": "cpu", "devices_per_node": 1}}
     )
     groups = {name: LocalGroup(f"{name}-0", Worker()) for name in ("policy", "rollout", "reward")}
-    return Meter.of(config, make_plan(config).stages[0], groups, run, told.append), groups
+    speed = speed_of(config, make_plan(config).stages[0])
+    return Meter.of(speed, config.profiling, groups, run, told.append), groups
 
 
 def take_steps(meter: Meter, groups: dict[str, LocalGroup], steps: Sequence[int]) -> dict[str, float]:

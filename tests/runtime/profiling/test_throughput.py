@@ -14,6 +14,7 @@ from rlctl.planning.plan import make_plan
 from rlctl.runtime.profiling.throughput import Interval, Speed, covered, phase_times, worker_metrics
 from rlctl.runtime.profiling.usage import Call, Gpu, Usage
 from rlctl.runtime.reporting.metrics import describe
+from rlctl.runtime.specs.profiling import speed_of
 
 TINY = {
     "model_type": "qwen2",
@@ -30,7 +31,7 @@ FORWARD_OF_10 = 10 * (2 * 1480 + 2 * 2 * 10 * 8)
 """Of a sequence of 10: 2 a parameter; scores and their sums over 5 tokens on average, 2 x 2 x 5 x 8 a layer and token."""
 
 
-def speed_of(folder: Path, **sections: Any) -> Speed:
+def speed_in(folder: Path, **sections: Any) -> Speed:
     (folder / "config.json").write_text(json.dumps(TINY))
     config = config_from(
         {
@@ -40,7 +41,7 @@ def speed_of(folder: Path, **sections: Any) -> Speed:
             **sections,
         }
     )
-    return Speed.of(config, make_plan(config).stages[0])
+    return speed_of(config, make_plan(config).stages[0])
 
 
 def call(worker: str, *, seconds: float = 1.0, resident: float = 1.0, gpu: Gpu | None = None) -> Call:
@@ -79,7 +80,7 @@ def test_workers_are_busy_for_their_calls_and_weigh_what_the_heaviest_does() -> 
 
 def test_tokens_a_second(tmp_path: Path) -> None:
     times = {"time/step": 4.0, "time/train": 2.0, "time/rollout": 0.5}
-    found = speed_of(tmp_path).metrics([10, 20], 12, 15.0, times, [call("policy-0")])
+    found = speed_in(tmp_path).metrics([10, 20], 12, 15.0, times, [call("policy-0")])
     assert found == {
         "throughput/tokens_per_second": 3.0,
         "throughput/responses_per_second": 0.5,
@@ -93,13 +94,13 @@ def test_tokens_a_second(tmp_path: Path) -> None:
 def test_mfu_is_the_arithmetic_by_hand_over_the_peak(tmp_path: Path) -> None:
     """Forward and twice as much backward, in two epochs, by two devices of 1,000 operations a second."""
     given = {"profiling": {"peak_tflops": 1e-9}, "batch": {"ppo_epochs": 2}}
-    found = speed_of(tmp_path, **given).metrics([10, 10], 12, 0.0, {"time/step": 400.0, "time/train": 100.0}, [])
+    found = speed_in(tmp_path, **given).metrics([10, 10], 12, 0.0, {"time/step": 400.0, "time/train": 100.0}, [])
     assert found["throughput/mfu"] == pytest.approx(2 * 3 * 2 * FORWARD_OF_10 / (100 * 2 * 1000))
     assert found["throughput/step_mfu"] == pytest.approx(found["throughput/mfu"] / 4)
 
 
 def test_adapters_need_no_gradients_of_the_weights_below(tmp_path: Path) -> None:
-    whole, adapted = speed_of(tmp_path), speed_of(tmp_path, model={"lora": {"rank": 2}})
+    whole, adapted = speed_in(tmp_path), speed_in(tmp_path, model={"lora": {"rank": 2}})
     assert (whole.flops([10]), adapted.flops([10])) == (3 * FORWARD_OF_10, 2 * FORWARD_OF_10)
 
 
@@ -107,12 +108,12 @@ def test_the_peak_of_a_gpu_is_known_where_it_is_computed_in_half_precision(tmp_p
     times = {"time/step": 2.0, "time/train": 1.0}
     calls = [call("rollout-0"), call("policy-0", gpu=Gpu("NVIDIA H100 80GB HBM3", 0, 0, 0))]
     half = {"train": {"precision": {"compute": "bfloat16"}}}
-    found = speed_of(tmp_path, **half).metrics([10], 5, 0.0, times, calls)
+    found = speed_in(tmp_path, **half).metrics([10], 5, 0.0, times, calls)
     assert found["throughput/mfu"] == pytest.approx(3 * FORWARD_OF_10 / (2 * GPUS["H100"].tflops * 1e12))
     for metrics in (
-        speed_of(tmp_path, train={"precision": {"compute": "float32"}}).metrics([10], 5, 0.0, times, calls),
-        speed_of(tmp_path, **half).metrics([10], 5, 0.0, times, [call("policy-0")]),
-        speed_of(tmp_path, **half).metrics(
+        speed_in(tmp_path, train={"precision": {"compute": "float32"}}).metrics([10], 5, 0.0, times, calls),
+        speed_in(tmp_path, **half).metrics([10], 5, 0.0, times, [call("policy-0")]),
+        speed_in(tmp_path, **half).metrics(
             [10], 5, 0.0, times, [call("policy-0", gpu=Gpu("NVIDIA GeForce RTX 9090", 0, 0, 0))]
         ),
     ):

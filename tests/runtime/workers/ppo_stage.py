@@ -27,6 +27,7 @@ from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.roles import Policy
 from rlctl.runtime.specs.experience import generation_spec, rollout_batch_spec, shaping_spec
+from rlctl.runtime.specs.profiling import speed_of
 from rlctl.runtime.specs.trained import critic_spec, policy_spec, trainer_spec, value_model_spec
 from rlctl.runtime.stage_run import Clock, StageRun
 from rlctl.runtime.stopping import StopSwitch
@@ -123,7 +124,7 @@ def run(config: Config, model: Path, folder: Path, with_critic: bool = True) -> 
         trackers=(),
         stop=StopSwitch(folder, max_steps=config.run.max_steps_this_session),
         export_folder=folder / "hf",
-        meter=Meter.of(config, plan, {}, folder, lambda message: None),
+        meter=Meter.of(speed_of(config, plan), config.profiling, {}, folder, lambda message: None),
         old_is_current=False,
         critic=critic,
     )
