@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 import pytest
 
@@ -78,7 +79,14 @@ def test_each_key_that_a_table_calls_lacking_has_a_row(name: str) -> None:
     keys = {rule.to for rule in entries if rule.reason == NO_KEY and not rule.to.endswith(".**")}
     general = tuple(EFFECTS.values())
     without = [key for key in sorted(keys) if lacking(name, _path(key)).endswith(general)]
-    assert [key for key in without if status_of(key).why != NOT_YET] == []
+    assert [key for key in without if not _waits(key)] == []
+
+
+def _waits(key: str) -> bool:
+    """Whether no run supports a key yet; of one that belongs to an option, tables leave out the option's name."""
+    with suppress(KeyError):
+        return status_of(key).why == NOT_YET
+    return False
 
 
 def _path(key: str) -> tuple[str, ...]:
