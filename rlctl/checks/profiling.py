@@ -64,6 +64,8 @@ def _settings(tool: str, path: KeyPath, settings: Mapping[str, Any]) -> Iterator
         if name == "discrete" and path[1] == "roles":
             continue
         if name in UNUSED.get(tool, ()):
+            if value is None:
+                continue
             yield problem("not-used_profiler", (*path, name))
         elif name not in takes:
             yield problem(

@@ -30,7 +30,7 @@ from rlctl.common.errors import (
 )
 from rlctl.common.filenames import SCRIPT_ENDINGS
 from rlctl.common.messages import text
-from rlctl.common.messages.reasons import spoken, translated
+from rlctl.common.messages.reasons import parts_of, spoken, together, translated
 from rlctl.common.ranks import Rank
 from rlctl.common.report import Bucket, Entry, Finding, Level, Origin, OriginEntry, Report, without_requests
 from rlctl.common.report_lines import (
@@ -55,6 +55,8 @@ _LEVEL_MARKS = {
     Level.WARNING: ("!", layout.YELLOW),
     Level.NOTE: ("·", layout.CYAN),
 }
+_NO_FORMULAS = ("the target always does this", "the default, so nothing is written")
+"""Notes on targets that say nothing of how a value was computed."""
 _BUCKET_MARKS = {
     Bucket.UNKNOWN: ("?", layout.RED),
     Bucket.UNSUPPORTED: ("✗", layout.RED),
@@ -381,12 +383,21 @@ def shares(report: Report) -> str:
 
 
 def _computed(entries: Iterable[Entry]) -> Iterator[layout.Item]:
-    """Keys with the values that were computed of them; keys with one formula are one entry, and copies are omitted."""
+    """Keys with the values that were computed of them.
+
+    Keys with one formula or with the same targets are one entry; copies and formulas that an entry above has are omitted.
+    """
     groups: dict[str, list[Entry]] = {}
     for entry in entries:
-        if any(_is_new(entry, value) for _, value in entry.targets):
-            groups.setdefault(entry.note or entry.key, []).append(entry)
+        if targets := [target for target in entry.targets if _is_new(entry, target[1])]:
+            same = next(
+                (name for name, group in groups.items() if _has_targets(group[0], targets)), entry.note or entry.key
+            )
+            groups.setdefault(same, []).append(entry)
+    told: set[str] = set()
     for group in groups.values():
+        notes = [note for entry in group for note in parts_of(entry.note) if note not in told and _is_formula(note)]
+        told.update(notes)
         mark, style = _BUCKET_MARKS[group[0].bucket]
         shared = [target for target in group[0].targets if all(target in entry.targets for entry in group)]
         targets = [
@@ -397,7 +408,17 @@ def _computed(entries: Iterable[Entry]) -> Iterator[layout.Item]:
         )  # stages may share one
         at = str(group[0].at) if group[0].at else ""
         title = f"{keys} -> {_listed(targets, SHOWN_TARGETS)}"
-        yield layout.Item(mark, style, title, at, without_requests(group[0].why), brief=True)
+        yield layout.Item(mark, style, title, at, without_requests(translated(together(notes))), brief=True)
+
+
+def _has_targets(entry: Entry, targets: Sequence[tuple[str, Any]]) -> bool:
+    """Whether exactly these values were computed of an entry."""
+    return [target for target in entry.targets if _is_new(entry, target[1])] == targets
+
+
+def _is_formula(note: str) -> bool:
+    """Whether a note tells how a value was computed, rather than that it follows from the key beside it."""
+    return note not in _NO_FORMULAS and not note.startswith("follows from ")
 
 
 def _is_new(entry: Entry, value: Any) -> bool:

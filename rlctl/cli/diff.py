@@ -10,6 +10,7 @@ import typer
 from rlctl.cli import arguments, diagnostics, output
 from rlctl.common.errors import ExitCode, UsageError
 from rlctl.common.messages import text
+from rlctl.common.report_lines import release
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -64,7 +65,7 @@ def diff(
         output.data({"first": mine.dialect, "second": other.dialect, "differences": data})
     elif found:
         output.show(*_tables(found, first, second))
-    diagnostics.note(text("diff-found", first=mine.dialect, second=other.dialect, count=len(found)))
+    diagnostics.note(text("diff-found", first=release(mine.dialect), second=release(other.dialect), count=len(found)))
     arguments.finish(ExitCode.FINDINGS if found else ExitCode.OK)
 
 
@@ -79,11 +80,15 @@ def _tables(found: Sequence[Difference], first: str, second: str) -> list[Render
         made.add_column(title)
     for place, item in enumerate(found):
         last = place + 1 < len(found) and found[place + 1].section != item.section
-        cells = (item.key, *_cells(item.first), *_cells(item.second))
+        cells = (item.key, *_cells(item.first, first), *_cells(item.second, second))
         made.add_row(*(Text(cell) for cell in cells), end_section=last)
     return [made]
 
 
-def _cells(side: Side) -> tuple[str, str]:
-    place = f"{side.file}:{side.line} " if side.line else f"{side.file} " if side.file else ""
+def _cells(side: Side, file: str) -> tuple[str, str]:
+    """A value and where it is from; of the file in the heading, only the line."""
+    if side.file == file:
+        place = f"{text('place-line', line=side.line)} " if side.line else ""
+    else:
+        place = f"{side.file}:{side.line} " if side.line else f"{side.file} " if side.file else ""
     return diagnostics.shown(side.shown), text("diff-default") if side.default else f"{place}{side.key}"

@@ -10,6 +10,7 @@ from itertools import takewhile
 
 from rlctl.common.errors import Location
 from rlctl.common.messages import has, text
+from rlctl.common.messages.reasons import parts_of
 from rlctl.common.ranks import Rank
 from rlctl.common.records import record
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report
@@ -73,10 +74,10 @@ class Line:
 
     @property
     def keys(self) -> str:
-        """The key, or how many there are and which, as ``17 keys of custom_envs``."""
+        """The keys, or how many there are and which, as ``17 keys of custom_envs``."""
         names = [entry.key for entry in self.entries]
-        if len(names) < 2:
-            return names[0] if names else ""
+        if len(names) <= SHOWN_KEYS:
+            return ", ".join(names)
         if section := _section(names):
             return text("keys-section", count=len(names), section=section)
         more = ", ..." if len(names) > SHOWN_KEYS else ""
@@ -84,7 +85,10 @@ class Line:
 
     @property
     def note(self) -> str:
-        return self.finding.message if self.finding is not None else self.entries[0].why
+        """The reason; of entries that share some reasons, that with the most."""
+        if self.finding is not None:
+            return self.finding.message
+        return max(self.entries, key=lambda entry: len(parts_of(entry.note))).why
 
     @property
     def part(self) -> Part:
@@ -248,11 +252,15 @@ def _part_of_finding(finding: Finding) -> Part:
 
 
 def _groups(entries: Iterable[Entry], *, every: bool) -> Iterator[tuple[Entry, ...]]:
-    """Entries of one bucket and reason together, in the order of the first of each."""
-    found: dict[tuple[Bucket, str, str], list[Entry]] = {}
+    """Entries of one bucket and reason together, or of some reasons of another entry, in the order of the first of each."""
+    found: dict[tuple[Bucket, frozenset[str], str], list[Entry]] = {}
     for entry in entries:
         alone = every or not entry.note or entry.bucket in CONVERTED
-        found.setdefault((entry.bucket, entry.note, entry.key if alone else ""), []).append(entry)
+        found.setdefault((entry.bucket, frozenset(parts_of(entry.note)), entry.key if alone else ""), []).append(entry)
+    for part in [key for key in found if not key[2]]:
+        whole = next((key for key in found if key[0] is part[0] and not key[2] and part[1] < key[1]), None)
+        if whole is not None:
+            found[whole] = [*found.pop(part), *found[whole]]
     yield from map(tuple, found.values())
 
 

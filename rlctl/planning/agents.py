@@ -74,12 +74,13 @@ def _check_kind(config: Config, agent: TrajectoryAgent) -> None:
     if isinstance(agent, OtherAgent):
         raise PlanError(
             said(
-                "the agent {name!r} is {kind} of {framework}, which rlctl converts but does not have",
+                "the agent {name!r} uses {kind}, a class of {framework} that rlctl can convert but not run",
                 name=agent.name,
                 kind=agent.kind,
                 framework=FRAMEWORKS.get(agent.framework, agent.framework),
             ),
-            hint="rewrite it as an agent of type function or program, or a game as an agent of type environment",
+            hint="rewrite it as an agent of type function or program; for an environment with reset and step, use type "
+            "environment",
         )
     assert isinstance(agent, RunningAgent), f"an agent of type {agent.choice} is neither run nor kept"
     if agent.model not in arithmetic.AGENT_MODELS:

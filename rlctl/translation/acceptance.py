@@ -13,6 +13,8 @@ from rlctl.adapters.engine.tree import put
 from rlctl.common.errors import Location
 from rlctl.common.messages.reasons import said, translated
 from rlctl.common.report import Finding, Level, Report, finding
+from rlctl.common.report_lines import framework
+from rlctl.common.report_lines import release as release_of
 from rlctl.config import Loaded
 from rlctl.documents import Document, KeyPath, parse_dotted
 from rlctl.translation.read_back import as_read
@@ -65,7 +67,7 @@ def findings_of(
     for row, message in refused(requirements, dialect, document, release=version, environment=os.environ):
         if row.writer_code in reported or (row.check_code and checked):
             continue
-        source = f"{runner} {requirements.release} ({row.source})"
+        source = f"{framework(runner)} {requirements.release} ({row.source})"
         place = _place(document, split(row.key))
         found.append(
             finding("runner-refuses", Level.ERROR, row.key, place, reason=message, source=source, advice=row.hint)
@@ -74,8 +76,8 @@ def findings_of(
         unread = loaded.as_written(dialect.on_data(loaded.config))
         found += [replace(item, at=loaded.locate_any(parse_dotted(item.key))) for item in unread]
     if own and series_of(requirements.release) != release:
-        against = f"{runner} {requirements.release}"
-        found.append(finding("runner-release", Level.NOTE, read=report.dialect, checked=against))
+        against = f"{framework(runner)} {requirements.release}"
+        found.append(finding("runner-release", Level.NOTE, read=release_of(report.dialect), checked=against))
     return found
 
 

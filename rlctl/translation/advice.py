@@ -24,6 +24,7 @@ from rlctl.checks.hints import Setting, ascending, by_key, count_shown, has_valu
 from rlctl.common.errors import PlanError, RlctlError
 from rlctl.common.messages.reasons import said, spoken, together, translated
 from rlctl.common.report import Finding, Fix
+from rlctl.common.report_lines import framework
 from rlctl.config import Loaded, put, to_plain
 from rlctl.documents import Document, KeyPath, dotted
 from rlctl.documents.paths import copied
@@ -35,7 +36,7 @@ TRIES = 64
 MOST_KEYS = 3
 """Keys that one hint changes together; a fix that takes more is no hint."""
 _PROBE = "rlctl-probe.parquet"
-_KEY = re.compile(r"(?<![\w.])[a-z_]+(?:\[\d+\])?(?:\.[a-z_0-9]+(?:\[\d+\])?)+|(?<![\w.])[a-z_]+\[\d+\]")
+_KEY = re.compile(r"(?<![\w.])(?<!--set )(?:[a-z_]+(?:\[\d+\])?(?:\.[a-z_0-9]+(?:\[\d+\])?)+|[a-z_]+\[\d+\])")
 _QUOTED_KEY = re.compile(rf"(?P<quote>'?)(?P<key>{_KEY.pattern})(?P=quote)")
 
 
@@ -94,15 +95,11 @@ class Adviser:
         hint, left = finding.hint, ""
         if has_values(finding.template) and finding.candidates:
             hint, left = self.with_values(finding)
-        unnamed = next((key for key in _KEY.findall(hint) if self.is_canonical(key) and self.name(key) == key), "")
-        left = left or (f"--set {unnamed}=VALUE" if unnamed and f"--set {unnamed}=" not in hint else "")
-        message = self.marked(finding.message)
-        hint = hint if left and not unnamed else self.renamed(hint)  # what cannot be expressed is a canonical value
-        return replace(finding, message=message, hint=hint, option=finding.option or left)
-
-    def renamed(self, text: str) -> str:
-        """A text with the file's keys for canonical ones."""
-        return _KEY.sub(lambda match: self.name(match[0]), text)
+        if not left:  # what cannot be expressed is a canonical value
+            unnamed = next((key for key in _KEY.findall(hint) if self.is_canonical(key) and self.name(key) == key), "")
+            left = f"--set {unnamed}=VALUE" if unnamed and f"--set {unnamed}=" not in hint else ""
+            hint = self.marked(hint)
+        return replace(finding, message=self.marked(finding.message), hint=hint, option=finding.option or left)
 
     def marked(self, text: str) -> str:
         """A text with the file's keys for canonical ones, in which those that the file lacks are rlctl's."""
@@ -130,10 +127,9 @@ class Adviser:
         reason = self._why_not(key, value)
         if not reason:
             return in_canonical_words(finding.template, missing), ""
-        name = self.source.partition("@")[0]
         return said(
-            "{name} cannot express {key} {value}: {reason}",
-            name=name,
+            "{name} cannot express rlctl's {key} {value}: {reason}",
+            name=framework(self.source),
             key=dotted(key),
             value=shown(value),
             reason=reason,
@@ -161,11 +157,10 @@ class Adviser:
                 return self._as_written(key, value, written)
             changes = [(path, new) for path, new in found if new is not GONE or self._has(path)]
             kept = [change for change in changes if change[1] is not GONE]
-            if len(changes) > MOST_KEYS and len(kept) > MOST_KEYS:
-                return None
             alone = next((change for change in kept if self._gives([change], key, wanted)), None)
             if alone is not None:
-                return Expressed(value, (alone, *(change for change in kept if change is not alone)), by_one=True)
+                others = () if len(kept) > MOST_KEYS else tuple(change for change in kept if change is not alone)
+                return Expressed(value, (alone, *others), by_one=True)
             changes = kept if len(kept) < len(changes) and self._gives(kept, key, wanted) else changes
         except (RlctlError, ValueError):
             return None
@@ -245,7 +240,7 @@ class Adviser:
         except RlctlError as error:
             return error.message
         lost = together(fate.lost or fate.kept for fate in fates if fate is not None)
-        return lost or "it has no such value"
+        return lost or "no small change of the file gives this value"
 
     # Names
 
@@ -285,7 +280,10 @@ class Adviser:
         for length in range(len(path), 1, -1):
             if key := said.get(path[:length]):
                 below = "".join(f".{part}" for part in path[length:])
-                return key if below and key.endswith(below) else key + below  # a key of a tree names its own leaf
+                if below and key.endswith(below):  # a key of a tree names its own leaf
+                    return key
+                tree = next((rule.key for rule in self._rules(path[:length]) if isinstance(rule, Tree)), "")
+                return (tree if below and key.startswith(f"{tree}.") else key) + below
         if len(path) == 2 and isinstance(path[1], int) and path[:1] in said:
             return said[path[:1]]  # an entry of a list, whose order in the file may be another
         inside = {key for at, key in said.items() if at[: len(path)] == path}
@@ -330,7 +328,7 @@ def in_own_keys(loaded: Loaded, source: str) -> Iterator[None]:
         if source.partition("@")[0] in ("", "rlctl"):
             raise
         adviser = Adviser(loaded, source, {})
-        message, hint = (adviser.renamed(translated(part)) for part in (error.message, error.hint))
+        message, hint = (adviser.marked(translated(part)) for part in (error.message, error.hint))
         raise PlanError(message, at=error.at, hint=hint) from error
 
 

@@ -203,8 +203,8 @@ def accounted(
             for place in own:
                 explained = item.key in LENGTHS and made[place].note
                 same = made[place].value == item.first.value
-                told_as = made[place].key if same else ""
-                made[place] = _changed(made[place], explained or _both(item, names, back, told_as), rounded=rounded)
+                note = explained or _both(item, names, back, own=same, of_entry=True)
+                made[place] = _changed(made[place], note, rounded=rounded)
         elif rank.changes_training and not _overlaps(item.key, told):
             more.append(finding("silent-difference", Level.WARNING, item.key, reason=_both(item, names, back)))
     if back.problem is not None:
@@ -250,21 +250,33 @@ def _changed(entry: Entry, note: str, *, rounded: bool) -> Entry:
     return replace(entry, bucket=bucket, note=together([note, *more]))
 
 
-def _both(item: Difference, names: tuple[str, str], back: Back, own: str = "") -> str:
-    """Both values of a key, why they differ, and what follows from it; ``own`` is what the source calls a key with this value."""
+def _both(item: Difference, names: tuple[str, str], back: Back, *, own: bool = False, of_entry: bool = False) -> str:
+    """Both values of a key, why they differ, and what follows from it.
+
+    Args:
+        item: the difference.
+        names: of the source's and the target's dialect.
+        back: what was read back.
+        own: whether an entry of the report shows the source's key with this value.
+        of_entry: whether the text belongs to an entry, whose canonical keys no one else puts into the source's words.
+    """
     same = names[0] == names[1]
     source, target = ("the source", "the output") if same else (SHOWN.get(name, name) for name in names)
     ours, theirs = (_quantity(side.value, item.key) for side in (item.first, item.second))
     key = _PLACE.sub("", item.key).removeprefix("stages.")
     why, follows = back.reasons.get(item.key, ""), CONSEQUENCES.get(key, "")
-    both = said(
-        "{key} is {ours} in {source}, {theirs} in {target}",
-        key=own or item.key.replace("\\", ""),
-        ours=ours,
-        source=source,
-        theirs=theirs,
-        target=target,
-    )
+    named = item.key.replace("\\", "")
+    if own:  # the entry shows the key with this value
+        both = said("in {target}, the value is {theirs}", target=target, theirs=theirs)
+    else:
+        both = said(
+            "{key} is {ours} in {source}, {theirs} in {target}",
+            key=said("rlctl's {key}", key=named) if of_entry and names[0] != "rlctl" else named,
+            ours=ours,
+            source=source,
+            theirs=theirs,
+            target=target,
+        )
     both = said("{both}: {why}", both=both, why=why) if why else both
     return said("{both}. {follows}", both=both, follows=follows) if follows else both
 

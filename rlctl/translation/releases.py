@@ -11,6 +11,7 @@ from rlctl.common.errors import ConfigError, TranslationError
 from rlctl.common.messages.reasons import COMMAS, said, together
 from rlctl.common.ranks import Rank, rank_of
 from rlctl.common.report import Finding, Level, finding
+from rlctl.common.report_lines import framework
 from rlctl.config import Loaded
 from rlctl.documents import Document
 from rlctl.translation.difference import Difference, differences
@@ -89,7 +90,7 @@ def _finding(found: Dialect, taken: Detection, release: str, items: Sequence[Dif
         "releases-differ",
         Level.NOTE,
         option=f"--from {found.name}@{release}",
-        framework=found.name,
+        framework=framework(found.name),
         release=release,
         read=taken.version,
         differences=together(texts, COMMAS) + more,

@@ -785,7 +785,7 @@ def test_a_split_that_holds_no_replica_of_the_trainer_is_told(nodes: int, fits: 
     lines += ["trainer.n_gpus_per_node=8", f"trainer.nnodes={nodes}", "algorithm.adv_estimator=grpo"]
     report = convert("\n".join(lines), to="trinity", dialect="verl").report
     (assumed,) = [found.message for found in report.findings if found.code == "assumed"]
-    assert ("a replica of 8" not in assumed) is fits
+    assert ("is not a multiple of 8" not in assumed) is fits
 
 
 def test_a_loss_that_the_algorithm_type_names_is_not_lost() -> None:

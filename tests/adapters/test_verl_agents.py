@@ -104,7 +104,7 @@ def test_a_parser_of_the_users_keeps_the_tool_agent_by_its_name(tmp_path: Path, 
     [agent] = plain_agents(loaded)
     assert (agent["type"], agent["kind"], agent["args"]["multi_turn.format"]) == ("other", "tool_agent", "spo")
     if default == "tool_agent":
-        message = "the agent 'tool_agent' is tool_agent of verl, which rlctl converts but does not have"
+        message = "the agent 'tool_agent' uses tool_agent, a class of verl that rlctl can convert but not run"
         with pytest.raises(PlanError, match=message):
             make_plan(loaded.config)
     again = translate_loaded(loaded, report, "verl")

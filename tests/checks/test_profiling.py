@@ -77,4 +77,4 @@ def test_what_a_tool_takes_in_verl_and_here_not_is_told() -> None:
     args = {"torch": {"schedule": {"wait": 1}, "contents": ["cpu"]}}
     ((code, message),) = found({"tool": "torch", "steps": [1], "roles": {"policy": {"args": args}}})
     assert code == "not-used"
-    assert message.startswith("'profiling.roles.policy.args.torch.schedule': rlctl profiles the whole steps")
+    assert message.startswith("'profiling.roles.policy.args.torch.schedule': rlctl profiles whole steps")

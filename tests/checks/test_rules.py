@@ -339,7 +339,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
             ("memory.recompute_reentrant", {}, {"recompute_reentrant": True}, "as train.engine.recompute_granularity"),
             (
                 "memory.recompute_activations",
-                {},
+                {"recompute_granularity": "selective"},
                 {"recompute_activations": False},
                 "Megatron recomputes only the activations",
             ),

@@ -176,8 +176,8 @@ def test_a_key_that_rlctl_has_no_place_for_is_named_before_a_run(rlctl: Any, tmp
     )
     done = rlctl(command, str(script))
     assert (
-        f"{script}:2: warning: '{key}': rlctl has no such setting (only verl can run this class, which replaces its agent loops)"
-        in done.err
+        f"{script}:2: warning: '{key}': rlctl launch ignores this key, because rlctl has no such setting: "
+        "only verl can run this class, which replaces its agent loops" in done.err
     )
     assert "[no-equivalent]" in done.err
 

@@ -113,7 +113,7 @@ def test_the_command_tells_equal_from_different(rlctl: Any, tmp_path: Path) -> N
     assert "no difference in meaning" in same.err
     shown = rlctl("diff", str(one), str(other))
     assert shown.code == 3
-    assert f"{one}:3 actor_rollout_ref.rollout.n" in shown.out
+    assert "line 3 actor_rollout_ref.rollout.n" in shown.out
     assert rlctl("diff", str(one), str(other), "--json").out.startswith("{")
     assert rlctl("diff", str(one), str(tmp_path / "none.yaml")).code == 1
 

@@ -40,7 +40,7 @@ def test_an_error_is_shown_with_its_place_and_its_hint() -> None:
     error = RunError(
         said("{path} has no column {name!r}; its columns are {names}", path="a.parquet", name="prompt", names="q, a"),
         at=Location("run.yaml", 3),
-        hint="set data.train[].response_key to the column with it",
+        hint="set data.train[].response_key to the column with the response",
     )
     first, second = text_in(read_back(cause=str(error)), "cause", "zh").split("\n")
     assert first == "run.yaml:3: a.parquet 没有列 'prompt'；它的列有 q, a"

@@ -41,7 +41,11 @@ def cells(start: str) -> list[str]:
 
 
 def test_a_mini_batch_of_64_is_in_the_units_that_the_table_names(configs: list[Config]) -> None:
-    assert [cell.split(": ")[1] for cell in cells("mini-batch")] == ["prompts", "responses", "responses per data-parallel rank"]
+    assert [cell.split(": ")[1] for cell in cells("mini-batch")] == [
+        "prompts",
+        "responses",
+        "responses per data-parallel rank",
+    ]
     assert [config.batch.mini_batch_responses for config in configs] == [64 * 8, 64, 64 * 4]
 
 

@@ -147,7 +147,7 @@ def test_what_cannot_be_expressed_is_told_with_the_reason_and_the_option() -> No
         template="{fix}", candidates=((("rollout", "max_running_prompts"), 7),),
     )  # fmt: skip
     [found] = in_own_words([problem], loaded, report.dialect)
-    assert found.hint.startswith("trinity cannot express rollout.max_running_prompts 7: ")
+    assert found.hint.startswith("Trinity-RFT cannot express rlctl's rollout.max_running_prompts 7: ")
     assert found.option == "--set rollout.max_running_prompts=7"
     assert found.advice.endswith("; or pass --set rollout.max_running_prompts=7")
 

@@ -69,14 +69,14 @@ WORKFLOWS: Mapping[str, Implied] = {
         Implied(
             f"{_W}/math_ruler_workflow.py",
             "the responses of a prompt ranked from 0 to 1 by an auxiliary model; math_reward is a metric only",
-            "DeepSeek-R1's, with <think> and <answer> tags",
+            "the system prompt of DeepSeek-R1, with <think> and <answer> tags",
             one_answer=True,
         ),
     ),
     "math_trainable_ruler_workflow": Implied(
         f"{_W}/math_trainable_ruler_workflow.py",
         "math_reward if the answer is known; otherwise the policy's own ranking, which is also trained",
-        "DeepSeek-R1's, with <think> and <answer> tags",
+        "the system prompt of DeepSeek-R1, with <think> and <answer> tags",
         one_answer=True,
     ),
     **dict.fromkeys(
@@ -132,7 +132,7 @@ WORKFLOWS: Mapping[str, Implied] = {
         Implied(
             f"{_E}/alfworld/alfworld_workflow.py",
             "the environment's final reward, -0.1 if the task is not done",
-            "ALFWorld's, with <think> and <action> tags",
+            "the system prompt of ALFWorld, with <think> and <action> tags",
             plays="alfworld",
         ),
     ),
@@ -141,7 +141,7 @@ WORKFLOWS: Mapping[str, Implied] = {
         Implied(
             f"{_E}/alfworld",
             "only episodes with reward 1 and the right format are trained on",
-            "ALFWorld's",
+            "the system prompt of ALFWorld",
             plays="alfworld",
         ),
     ),
@@ -154,13 +154,13 @@ WORKFLOWS: Mapping[str, Implied] = {
     "sciworld_workflow": Implied(
         f"{_E}/sciworld/sciworld_workflow.py",
         "the best sum of an episode / 100",
-        "ScienceWorld's",
+        "the system prompt of ScienceWorld",
         plays="sciworld",
     ),
     "webshop_workflow": Implied(
         f"{_E}/webshop/webshop_workflow.py",
         "1 for the right purchase, 0 for a wrong one, -0.1 for none",
-        "WebShop's",
+        "the system prompt of WebShop",
         plays="webshop",
     ),
     "intercode_sql_workflow": Implied(

@@ -231,6 +231,10 @@ def _read_log_probs(view: Reading) -> Iterator[Flow]:
 
 
 def _fitting(tokens: int, fitting: int, most: int) -> str:
+    if tokens < most:
+        return said(
+            "the longest sequences ({most} tokens) exceed {tokens} tokens, so each is alone", most=most, tokens=tokens
+        )
     return said(
         "{tokens} tokens hold {fitting} of the longest sequences ({most} tokens)",
         tokens=tokens,

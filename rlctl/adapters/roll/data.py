@@ -185,7 +185,7 @@ def _write_seen(view: Writing, sources: list[tuple[str, int, Mapping[str, Any]]]
     used = (("data", "train", 0, "image_key"),)
     yield Flow(view.path(f"{D}.messages"), SEEN["prompt_key"], (("data", "train", 0, "prompt_key"),), always=True)
     if PIXELS[0] not in view.config.carried_for("roll"):
-        note = "start_rlvr_vl_pipeline.py reads images up to this size by default"
+        note = "the script's default limit, in pixels per image"
         yield Flow(view.path(PIXELS[0]), MOST_PIXELS, used, "derived", note, always=True)
 
 

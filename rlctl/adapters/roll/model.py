@@ -136,9 +136,12 @@ def _write_template(view: Writing) -> Iterator[Out]:
     plain = next((name for name, known in TEMPLATES.items() if known == (text, {})), None)
     keys = used if both else used[:1] if plain else ()
     if not plain:
-        yield Inexpressible(used[:1], "ROLL has only its named chat templates, no custom ones")
+        yield Inexpressible(used[:1], "ROLL has only built-in chat templates, no custom ones")
     if not both and args:
-        yield Inexpressible(used[1:], said("ROLL's named chat templates have no {args}", args=args))
+        names = ", ".join(args)
+        yield Inexpressible(
+            used[1:], said("ROLL's built-in chat templates take no arguments, such as {args}", args=names)
+        )
     yield Flow(view.path(f"{A}.data_args.template"), both or plain or next(iter(TEMPLATES)), keys)
 
 
@@ -181,7 +184,7 @@ def _write_lora(view: Writing) -> Iterator[Out]:
         yield Inexpressible(used[2:], said("ROLL's lora_alpha is a whole number; {alpha} is used", alpha=round(alpha)))
     for role, target in ((A, names), (INFER, names.replace("all-linear", LINEAR))):
         m = f"{role}.model_args."
-        note = "" if target == names else "the engine needs module names; wrote those of Qwen and Llama"
+        note = "" if target == names else "the rollout engine needs module names. Wrote those of Qwen and Llama"
         how: Provenance = "derived" if note else "mapped"
         yield Flow(view.path(f"{m}lora_target"), target, (*used[:1], view.to("model.lora")), how, note, always=True)
         yield Flow(view.path(f"{m}lora_rank"), lora["rank"], used[1:2], same=True, always=True)
@@ -253,7 +256,7 @@ RULES: list[Rule] = [
     *[
         Dropped(f"model.lora.{name}", reason)
         for name, reason in (
-            ("exclude_modules", "ROLL lists only the modules that get adapters"),
+            ("exclude_modules", "ROLL's lora_target lists only modules that get adapters; it cannot exclude any"),
             ("adapter_path", "ROLL always initializes new adapters"),
             ("base_model", "ROLL has no key for the base model's name"),
             ("dtype", "ROLL's adapters are float32, unless autocast_adapter_dtype is false"),

@@ -217,5 +217,5 @@ RULES: list[Rule] = [
         why="The layout is found by comparing the devices of all roles, which are lists of numbers in Python's words.",
     ),
     Dropped("placement.device", "ROLL runs on the accelerators that it finds", idle=True),
-    Dropped("placement.cpus_per_worker", "ROLL decides it", idle=True),
+    Dropped("placement.cpus_per_worker", "ROLL has no key for this; its own default applies", idle=True),
 ]

@@ -426,6 +426,6 @@ RULES: list[Rule] = [
         Dropped(f"buffer.{name}", "ROLL's scheduler holds responses until they are trained on", idle=True)
         for name in ("type", "label", "capacity", "read_timeout", "log_path")
     ],
-    Dropped("buffer.**", "ROLL has no buffer between rollout and training but its scheduler's queue"),
+    Dropped("buffer.**", "ROLL has no buffer between rollout and training, except its scheduler's queue"),
     Dropped("service.**", "ROLL has no helper services"),
 ]

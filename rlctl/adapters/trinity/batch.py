@@ -120,7 +120,7 @@ def _read_batch(view: Reading) -> Iterator[Flow]:
     )
     yield Flow(view.to("batch.responses_per_prompt"), group, (view.path("algorithm.repeat_times"),), same=True)
     if drawn_responses(view, train) != batch * group:
-        yield Flow(KEPT, interval, (keys[1],), "derived", "a train batch is not one explore step's responses")
+        yield Flow(KEPT, interval, (keys[1],), "derived", TRAIN_BATCH_DIFFERS)
     written = view.written("buffer.train_batch_size") and view.get("buffer.train_batch_size")
     yield Flow(
         view.to("batch.mini_batch_responses"),
@@ -199,12 +199,10 @@ def _write_batch(view: Writing) -> Iterator[Out]:
         ""
         if interval == 1
         else said(
-            "{train} responses of a mini-batch / {group} per prompt = {tasks} tasks; {prompts} prompts = {interval} x {tasks}",
+            "{train} responses of a mini-batch / {group} per prompt = {tasks} tasks",
             train=train,
             group=group,
             tasks=tasks,
-            prompts=prompts,
-            interval=interval,
         )
     )
     yield Flow(
@@ -248,6 +246,9 @@ def factor(view: Writing, *, explore: bool = False) -> int | Fraction:
     return int(each) if each.denominator == 1 else each
 
 
+TRAIN_BATCH_DIFFERS = (
+    "rlctl keeps this interval, because buffer.train_batch_size is not the responses of one explore step"
+)
 NO_ROWS = "an interval in epochs needs the number of training rows: state dataset_rows"
 
 
@@ -259,8 +260,10 @@ class SaveInterval(Calculation):
             return Computed(None, how="mapped")
         each = train_steps_per_step(view)
         steps = value / each
-        note = said("{value} trainer steps / {each:g} per step = {steps:g} steps", value=value, each=each, steps=steps)
         if steps != int(steps):
+            note = said(
+                "{value} trainer steps / {each:g} per step = {steps:g} steps", value=value, each=each, steps=steps
+            )
             epochs = _whole(view, "trainer.trainer_config.actor_rollout_ref.actor.ppo_epochs")
             return Computed({"optimizer_steps": value * epochs}, note)
         return int(steps) if each == 1 else Computed(int(steps), _in_steps(value, each, int(steps)))
@@ -279,6 +282,10 @@ class SaveInterval(Calculation):
 
 
 def _in_steps(value: int, each: float, steps: int) -> str:
+    if each < 1:
+        return said(
+            "{value} trainer steps x {each:g} steps each = {steps} steps", value=value, each=1 / each, steps=steps
+        )
     return said("{value} trainer steps / {each:g} per step = {steps} steps", value=value, each=each, steps=steps)
 
 

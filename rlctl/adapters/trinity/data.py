@@ -512,5 +512,5 @@ RULES: list[Rule] = [
     Dropped("data.custom", "in Trinity, data readers are plug-ins", None),
     Dropped("data.custom.**", "in Trinity, data readers are plug-ins"),
     Dropped("data.stage_in_shared_memory", "Trinity does not copy data", idle=True),
-    Dropped("data.trust_remote_code", "Trinity decides it"),
+    Dropped("data.trust_remote_code", "Trinity has no key for this; its own default applies"),
 ]

@@ -81,7 +81,13 @@ def _read_devices(view: Reading) -> Iterator[Flow]:
         None if alone else own,
         used,
         "derived",
-        said("{engines} engines x {width} devices, plus those of auxiliary models", engines=engines, width=width),
+        said(
+            "{engines} engines x {width} devices, plus those of auxiliary models"
+            if view.get("explorer.auxiliary_models")
+            else "{engines} engines x {width} devices",
+            engines=engines,
+            width=width,
+        ),
         implied=True,
     )
 
@@ -212,15 +218,16 @@ def _write_assumed(view: Writing, total: int, wide: int) -> Iterator[Out]:
     )
     if (teachers := arithmetic.devices(view.config) - total) > 0:
         note = said(
-            "{note}, besides {teachers} of {value} for the teacher",
+            "{note}; {teachers} of {value} run the teacher",
             note=note,
             teachers=teachers,
             value=total + teachers,
         )
     if left > 0 and left % share != 0:
         note += said(
-            ", too few for a replica of {share}: Trinity's trainer cannot start; add nodes, or lower its "
-            "parallel sizes",
+            ". {left} is not a multiple of {share}, the devices of one replica, so Trinity's trainer cannot start; choose "
+            "another split, or lower the trainer's parallel sizes",
+            left=left,
             share=share,
         )
     yield Flow(view.path(f"{ROLL}.engine_num"), count, used, "assumed", note, always=True, option="explorer_gpus")

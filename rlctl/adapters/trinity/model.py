@@ -52,7 +52,7 @@ def _mode(view: Reading) -> Iterator[Flow]:
         value,
         (view.path("mode"),),
         "derived" if mode == "serve" else "mapped",
-        "sft and dpo train on a data set" if supervised(view) else SERVES if mode == "serve" else "",
+        "SFT and DPO train on a dataset, without rollout" if supervised(view) else SERVES if mode == "serve" else "",
     )
 
 
@@ -100,14 +100,10 @@ def _read_lengths(view: Reading) -> Iterator[Flow]:
         if isinstance(value, str) or (isinstance(value, int) and value > 0):  # text is refused with its line
             written = view.get(f"model.max_{name}") is not None
             used = keys[name] if written else (*keys[name], *keys["model_len"])
-            yield Flow(
-                view.to(to),
-                value,
-                used,
-                "mapped" if written else "derived",
-                "" if written else "the rest of max_model_len",
-                same=written,
-            )
+            note = ""
+            if isinstance(total, int) and isinstance(value, int) and not written:
+                note = said("{total} - {other} tokens", total=total, other=total - value)
+            yield Flow(view.to(to), value, used, "mapped" if written else "derived", note, same=written)
 
 
 def _write_lengths(view: Writing) -> Iterator[Out]:
@@ -386,7 +382,7 @@ TOP: list[Rule] = [
         why="The first of a list of adapters is a section, and its modules are a pattern that has to be taken apart.",
     ),
     *[
-        Dropped(f"model.{name}", "Trinity decides by the model")
+        Dropped(f"model.{name}", "Trinity has no key for this: the model itself decides")
         for name in ("tokenizer", "stage_in_shared_memory", "modality", "freeze", "multi_token_prediction", "attention")
     ],
     Key(f"{MODEL}.external_lib", "model.import_modules", None, Listed(single=True)),

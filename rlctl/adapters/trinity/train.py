@@ -617,7 +617,7 @@ TRAINER: list[Rule] = [
     Key(f"{ACTOR}.entropy_from_logits_with_chunking", "train.memory.entropy_chunked", False),
     Key(f"{ACTOR}.entropy_checkpointing", "train.memory.entropy_recompute", False),
     *[
-        Dropped(name, "Trinity decides it", idle=True)
+        Dropped(name, "Trinity has no key for this; its own default applies", idle=True)
         for name in (
             "train.memory.recompute_reentrant",
             "train.memory.empty_cache",
@@ -625,5 +625,5 @@ TRAINER: list[Rule] = [
             "train.fused_kernels.prefix_grouping",
         )
     ],
-    Dropped("train.seed", "Trinity decides it"),
+    Dropped("train.seed", "Trinity has no key for this; its own default applies"),
 ]

@@ -457,7 +457,7 @@ RULES: list[Rule] = [
         ]
     ],
     *[
-        Dropped(f"rollout.{name}", "verl decides it itself", idle=True)
+        Dropped(f"rollout.{name}", "verl has no key for this; its own default applies", idle=True)
         for name in ["runners_per_engine", "report_every", "log_responses"]
     ],
     *agents.RULES,
@@ -506,7 +506,7 @@ RULES: list[Rule] = [
     DEVICE,
     Dropped("placement.roles{}.**", "verl places roles by its resource pools"),
     Dropped("placement.roles", "verl places roles by its resource pools", {}),
-    Dropped("placement.cpus_per_worker", "verl decides it"),
+    Dropped("placement.cpus_per_worker", "verl has no key for this; its own default applies"),
     Key("trainer.v1.sampler.max_off_policy_strategy", "weight_sync.on_stale", "drop", since="0.9"),
     Key(
         f"{R}.checkpoint_engine.backend",

@@ -149,7 +149,10 @@ mini-batch-uneven = a step has { $step } = { $full } x { $mini } + { $rest }, so
 idle-replicas = a mini-batch has { $mini ->
         [one] one response
        *[other] { $mini } responses
-    } for { $replicas } replicas, so { $idle } of them are idle
+    } for { $replicas } replicas, so { $idle ->
+        [one] one of them is
+       *[other] { $idle } of them are
+    } idle
     .about = More replicas than responses per mini-batch; some GPUs will be idle.
     .hint = { $first } or more, or use fewer devices
 
@@ -316,7 +319,7 @@ greedy-training = rollout.sampling.temperature is 0, so all responses of a group
 
 sampling-cut = sampling is truncated by { $cut }, but the loss uses the full distribution
     .about = top_p/top_k truncate sampling, but the loss uses the full distribution.
-    .hint = rollout.sampling.top_p 1.0 and rollout.sampling.top_k null sample from the full distribution
+    .hint = set rollout.sampling.top_p to 1.0 and rollout.sampling.top_k to null to sample from the full distribution
 
 learning-rate = { $key } is 0, so nothing is learned
     .about = The learning rate is 0 or above 1e-3.
@@ -353,7 +356,7 @@ tracker = { $tracker } in mode { $mode } needs { $mode ->
        *[other] an account and network access
     }
     .about = A tracker needs an account or a server.
-    .hint = mode offline writes files that can be uploaded later
+    .hint = without these, use offline mode: it writes files that you can upload later
 
 tracker-twice = tracker { $tracker } is listed { $count } times
     .about = A tracker is listed twice.
@@ -382,7 +385,8 @@ not-used = '{ $key }': { $reason }
     .hint = keep it for the framework that uses it; rlctl's results don't change
 not-used_engine = { $reason }
     .hint = { $advice }
-not-used_profiler = '{ $key }': rlctl profiles the whole steps that profiling.steps lists
+not-used_profiler = '{ $key }': rlctl profiles whole steps, those in profiling.steps
+    .several = { $names }: rlctl profiles whole steps, those in profiling.steps
     .hint = remove it; rlctl's results don't change either way
 
 not-supported = '{ $key }': { $reason }

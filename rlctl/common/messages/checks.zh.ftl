@@ -299,7 +299,7 @@ greedy-training = rollout.sampling.temperature 为 0，同一组的回答会完�
 
 sampling-cut = { $cut } 截断了采样，而损失按完整分布计算
     .about = top_p/top_k 截断了采样，而损失按完整分布计算。
-    .hint = rollout.sampling.top_p 1.0 且 rollout.sampling.top_k null 才是按完整分布采样
+    .hint = 要按完整分布采样，请把 rollout.sampling.top_p 设为 1.0，rollout.sampling.top_k 设为 null
 
 learning-rate = { $key } 为 0，什么也学不到
     .about = 学习率为 0，或大于 1e-3。
@@ -336,7 +336,7 @@ tracker = { $tracker } 的 { $mode } 模式需要{ $mode ->
        *[other] 账号和网络
     }
     .about = 实验跟踪工具需要账号或服务器。
-    .hint = offline 模式会写成文件，以后可以再上传
+    .hint = 没有这些条件时，用 offline 模式写成文件，以后再上传
 
 tracker-twice = 实验跟踪工具 { $tracker } 列了 { $count } 次
     .about = 同一个实验跟踪工具列了两次。
@@ -365,7 +365,8 @@ not-used = '{ $key }'：{ $reason }
     .hint = 可以保留给用到它的框架；不影响 rlctl 的结果
 not-used_engine = { $reason }
     .hint = { $advice }
-not-used_profiler = '{ $key }'：rlctl 对 profiling.steps 列出的整步做性能分析
+not-used_profiler = '{ $key }'：rlctl 只对 profiling.steps 列出的步做整步的性能分析
+    .several = { $names }：rlctl 只对 profiling.steps 列出的步做整步的性能分析
     .hint = 可以去掉；不影响 rlctl 的结果
 
 not-supported = '{ $key }'：{ $reason }

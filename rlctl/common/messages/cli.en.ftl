@@ -68,7 +68,7 @@ data-no-operators = the config has no data.operators and no data.priority; add a
 diff-key = key
 diff-from = from
 diff-default = default
-diff-not-compared = { $file }: not compared, because they have no canonical meaning: { $keys }
+diff-not-compared = { $file }: keys not compared, because rlctl has no equivalent for them: { $keys }
 diff-no-script = --env is for a launch script, and neither { $first } nor { $second } is one
 diff-found = { $first } and { $second }: { $count ->
         [0] no difference in meaning

@@ -68,7 +68,7 @@ data-no-operators = 配置中没有 data.operators，也没有 data.priority；�
 diff-key = 键
 diff-from = 来自
 diff-default = 默认值
-diff-not-compared = { $file }：以下键没有标准含义，未参与比较：{ $keys }
+diff-not-compared = { $file }：以下键未参与比较，因为 rlctl 没有对应的键：{ $keys }
 diff-no-script = --env 用于启动脚本，而 { $first } 和 { $second } 都不是
 diff-found = { $first } 与 { $second }：{ $count ->
         [0] 含义相同

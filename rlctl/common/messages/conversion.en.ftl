@@ -3,8 +3,8 @@
 unsupported = '{ $key }' has no equivalent in the target: { $reason }
     .about = The target framework cannot express this key or value.
 
-no-equivalent = '{ $key }': rlctl has no such setting ({ $reason }), so its run ignores this key
-    .several = { $names }: rlctl has no such settings ({ $reason }), so its run ignores these keys
+no-equivalent = '{ $key }': rlctl launch ignores this key, because rlctl has no such setting: { $reason }
+    .several = { $names }: rlctl launch ignores these keys, because rlctl has no such settings: { $reason }
     .about = rlctl launch ignores this key of verl, Trinity-RFT or ROLL, which may change the results.
     .hint = run the file with its own framework if you need this key, or remove it
 

@@ -3,8 +3,8 @@
 unsupported = '{ $key }' 在目标中没有对应：{ $reason }
     .about = 目标框架无法表达这个键或值。
 
-no-equivalent = '{ $key }'：rlctl 没有对应的设置（{ $reason }），运行时会忽略该键
-    .several = { $names }：rlctl 没有对应的设置（{ $reason }），运行时会忽略这些键
+no-equivalent = '{ $key }'：rlctl launch 会忽略该键，因为 rlctl 没有对应的设置：{ $reason }
+    .several = { $names }：rlctl launch 会忽略这些键，因为 rlctl 没有对应的设置：{ $reason }
     .about = rlctl launch 会忽略 verl、Trinity-RFT 或 ROLL 的这个键，结果可能因此不同。
     .hint = 如果需要这个键，请用原框架运行该文件；否则请删除它
 

@@ -61,8 +61,8 @@ missing-value = '{ $key }' is ???, so it must be given a value
     .about = The value is ???, Hydra's mark for a value that must be given.
     .hint = set { $key }
 
-interpolation-resolved = '{ $key }: { $value }' is replaced by its value, because the key that it refers to has no single counterpart
-    .several = { $count } values no longer follow the keys that they refer to, because these have no single counterpart: { $names }
+interpolation-resolved = '{ $key }: { $value }' is replaced by its value, because the key that it refers to has no single counterpart in rlctl
+    .several = { $count } references are replaced by their values, because the keys that they refer to have no single counterpart in rlctl: { $names }
     .about = A reference to another key is replaced by its value; changing the other key no longer changes this one.
 interpolation-resolved_unwritten = '{ $key }' is written as its value { $value }, because '{ $other }', which it refers to, is not written
 interpolation-resolved_changed = '{ $key }' is written as its value { $value }, because '{ $other }', which it refers to, is written differently

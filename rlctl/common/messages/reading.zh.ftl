@@ -61,8 +61,8 @@ missing-value = '{ $key }' 是 ???，必须给出值
     .about = 值是 ???，这是 Hydra 表示必须填写的标记。
     .hint = 设置 { $key }
 
-interpolation-resolved = '{ $key }: { $value }' 已替换为实际值，因为它引用的键没有单独对应的键
-    .several = { $count } 个值不再跟随它们引用的键，因为这些键没有单独对应的键：{ $names }
+interpolation-resolved = '{ $key }: { $value }' 已替换为实际值，因为它引用的键在 rlctl 中没有单独对应的键
+    .several = { $count } 处引用已替换为实际值，因为被引用的键在 rlctl 中没有单独对应的键：{ $names }
     .about = 对其他键的引用已替换为实际值；以后修改那个键，这里不会跟着变。
 interpolation-resolved_unwritten = '{ $key }' 写成了实际值 { $value }，因为它引用的 '{ $other }' 不会写出
 interpolation-resolved_changed = '{ $key }' 写成了实际值 { $value }，因为它引用的 '{ $other }' 写法不同

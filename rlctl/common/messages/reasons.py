@@ -80,13 +80,14 @@ def spoken(template: str, /, **values: Any) -> str:
 
 def together(reasons: Iterable[str], separators: Mapping[str, str] = SEPARATORS) -> str:
     """Several reasons in one, each once, without those that are empty; a reason of several counts as these."""
-    parts = tuple(dict.fromkeys(part for reason in reasons if reason for part in _parts_of(reason, separators)))
+    parts = tuple(dict.fromkeys(part for reason in reasons if reason for part in parts_of(reason, separators)))
     if len(parts) < 2:
         return parts[0] if parts else ""
     return sequence(*parts, separators=separators)
 
 
-def _parts_of(reason: str, separators: Mapping[str, str]) -> tuple[str, ...]:
+def parts_of(reason: str, separators: Mapping[str, str] = SEPARATORS) -> tuple[str, ...]:
+    """The reasons that ``together`` made one of."""
     return reason.parts if isinstance(reason, Said) and reason.parts and reason.separators == separators else (reason,)
 
 

@@ -195,7 +195,11 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "@train.memory.recompute_activations",
-        lambda asked: asked.trains and not asked.train.memory.recompute_activations,
+        lambda asked: (
+            asked.trains
+            and not asked.train.memory.recompute_activations
+            and asked.engine.recompute_granularity != "none"
+        ),
         "Megatron recomputes only the activations that {section}.engine.recompute_granularity selects",
         "remove it",
         noted=True,

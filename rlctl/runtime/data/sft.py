@@ -266,7 +266,7 @@ def conversation_parts(
     if not turns:
         raise RunError(
             said("{where} has no assistant message to train on", where=where),
-            hint="set data.train[].response_key to the column with it",
+            hint="set data.train[].response_key to the column with the response",
         )
     if turns[0] == 0:
         raise RunError(
