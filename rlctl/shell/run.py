@@ -985,6 +985,8 @@ class _Reader:
             self.failed = ""
             self._end(_told_status(words), at)
             return None
+        if name == "time" and len(words) > 1:
+            return self._timed(words[1:], at)
         if name == "let":
             return self._let(words[1:], at)
         if name == "trap":
@@ -1014,6 +1016,13 @@ class _Reader:
                 )
             status = self._arithmetic_statement(plain(text), at)
         return status
+
+    def _timed(self, words: list[Text], at: Location) -> Status:
+        """``time COMMAND``, which may be a function."""
+        name = plain(words[0])
+        if name in ("{", "!", "(") or name.startswith("-"):
+            raise DocumentError(said("rlctl does not evaluate '{name}' here", name="time"), at=at, hint=_HINT)
+        return self._call(words, at)
 
     def _trap(self, words: list[Text], at: Location) -> Status:
         """``trap``: what it runs later may start no trainer, and may set nothing while the script runs."""

@@ -52,6 +52,11 @@ def parse(text: str, name: str, first_line: int = 1) -> Script:
     data = _without_comments_in_commands(text.replace("\r\n", "\n").encode("utf-8", "replace"))
     masked = _masked(data)
     tree = _parser().parse(masked)
+    if (
+        tree.root_node.has_error
+        and not (without := _parser().parse(bare := _without_defaults(masked))).root_node.has_error
+    ):
+        masked, tree = bare, without
     while (whole := _with_torn_words(tree.root_node, masked)) != masked:
         masked = whole
         tree = _parser().parse(masked)
@@ -137,6 +142,21 @@ def _masked(data: bytes) -> bytes:
         if not depth and data[end - 2 : end] == b"))":
             found[start + 1 : end] = b"x" * (end - start - 1)
         position = max(end, start + 3)
+    return bytes(found)
+
+
+def _without_defaults(data: bytes) -> bytes:
+    """The script with plain letters in each ``${...}``: the grammar reads not every default, as ``${X:-["a"]}``."""
+    found = bytearray(data)
+    position = 0
+    while (start := data.find(b"${", position)) >= 0:
+        depth, end = 1, start + 2
+        while depth and end < len(data) and data[end : end + 1] != b"\n":
+            depth += {b"{": 1, b"}": -1}.get(data[end : end + 1], 0)
+            end += 1
+        if not depth:
+            found[start + 2 : end - 1] = b"x" * (end - start - 3)
+        position = end
     return bytes(found)
 
 

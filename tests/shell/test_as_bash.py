@@ -57,6 +57,7 @@ FAILURES = (
     "return 1; trainer a",
     "command false; trainer a",
     "X=1 false; trainer a",
+    "time false; trainer a",
     "{ false; } > /dev/null; trainer a",
     "set +e; false; trainer a",
 )
@@ -96,6 +97,9 @@ WORDS = (
     "A=7; local_() { local A=1 B=$A; trainer x$B; }; local_",
     "A=7; export A=1 B=$A; trainer $A $B",
     "A=$[1+2]; trainer $A",
+    'A=${X:-["/a b"]}; B=${Y:-[1,\'2\']}; trainer k=$A "$B"',
+    "f() { trainer a $1; }; time f b",
+    "time trainer a",
     "trainer $\"hello\" $'a\\x41\\101\\u0041'",
     'X=`echo \\`echo a\\``; Y=`echo \\$HOME`; Z="`echo "a b"`"; trainer $X $Y "$Z"',
     "A=$(echo a # c )\n); trainer $A",
@@ -176,6 +180,7 @@ def test_files_are_looked_for_in_no_override() -> None:
         ("trap 'A=1' ERR\ntrainer", 1),
         ("A=1\ntrap 'python3 -m m' EXIT", 2),
         ("! ! true", 1),
+        ("A=1\ntime { A=2; }", 2),
     ],
 )
 def test_what_would_change_the_rest_of_the_script_is_refused(script: str, line: int) -> None:
