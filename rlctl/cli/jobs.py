@@ -123,7 +123,7 @@ def passed_on(names: Sequence[str]) -> dict[str, str]:
     if missing:
         raise UsageError(
             said("--pass {missing}: there is no such variable in this environment", missing=missing[0]),
-            hint="set it, or omit it",
+            hint="set the variable, or omit this --pass",
         )
     return {name: os.environ[name] for name in names}
 

@@ -19,7 +19,7 @@ METRICS: dict[str, str] = {
     "Share of tokens that the estimator excludes from training (clipb, clipv).": (
         "被优势估计方法排除、不参与训练的 token 所占比例（clipb、clipv）。"
     ),
-    "Share of generated groups that pass the filters, without groups beyond a full step.": (
+    "Share of generated groups that pass the filters. Surplus groups of a step don't count.": (
         "生成的组中通过过滤的比例，不计填满一步之后多出的组。"
     ),
     "Responses that an experience operator received, by its place and type.": (

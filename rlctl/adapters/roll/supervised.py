@@ -93,7 +93,7 @@ class Epochs(Calculation):
     def write(self, value: Any, view: Writing) -> Any:
         if value is not None:
             return value
-        note = "ROLL's DPO stops at the first of steps and epochs; with this many epochs the steps come first"
+        note = "ROLL's DPO stops at max_steps or after its epochs, whichever comes first; here the steps come first"
         return Computed(NO_END, note) if self.endless else ABSENT
 
 

@@ -162,7 +162,7 @@ def schedule(worker: str, to: str) -> list[Rule]:
             ),
             is_strategy(MEGATRON, worker),
             is_engine("megatron", f"{to}.engine"),
-            "ROLL's FSDP2 passes no arguments to the schedule",
+            "ROLL's FSDP2 passes no arguments to the learning-rate schedule",
         ),
         *_ends(to),
         Dropped(

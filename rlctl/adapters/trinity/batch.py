@@ -277,7 +277,7 @@ class SaveInterval(Calculation):
         if view.config.algorithm.objective.choice not in SUPERVISED:
             return 0
         total = arithmetic.total_steps(view.config, rows(view.options)) or NEVER
-        note = "in sft and dpo, Trinity uses it as sync_interval and refuses 0; it always saves at the end"
+        note = "in SFT and DPO, Trinity also uses save_interval as sync_interval and refuses 0; Trinity always saves at the end"
         return Computed(total, note, lost=note, idle=True, always=True)
 
 

@@ -161,7 +161,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         "mode",
         lambda v: v["algorithm.algorithm_type"] in OFFLINE and v["mode"] in ("both", "explore"),
-        "algorithm.algorithm_type {algorithm.algorithm_type} has no mode {mode}",
+        "algorithm.algorithm_type {algorithm.algorithm_type} does not support mode {mode}",
         "trinity/algorithm/algorithm.py, check_config",
         "set mode to train",
         older=IN_05,

@@ -182,7 +182,7 @@ CARRIED = [
     *carried(
         "how verl replays expert routing", f"{A}.router_replay.**", "*.*.router_replay.**", "*.*.*.router_replay.**"
     ),
-    *carried("a detail of verl's optimizers", "*.*.optim.**", "critic.optim.**", "optim.**"),
+    *carried("an internal setting of verl's optimizers", "*.*.optim.**", "critic.optim.**", "optim.**"),
     *carried("a detail of verl's FSDP engine", "*.*.fsdp_config.**", "critic.fsdp.**", "engine.**"),
     *carried("a detail of verl's Megatron engine", "*.*.megatron.**", "critic.megatron.**"),
     *carried("chunk size of the entropy", "*.*.entropy_from_logits_chunk_size"),

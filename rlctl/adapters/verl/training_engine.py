@@ -277,7 +277,7 @@ def micro(
     def write(view: Writing) -> Iterator[Out]:
         section, trained = view.get(to), view.get("batch.micro_batch")
         if follow and section is None and trained["unit"] == "responses" and (passes is None or passes(view)):
-            note = "the training size; verl requires one unless it counts tokens"
+            note = "the micro-batch size of training. verl requires one without dynamic batching"
             yield Flow(view.path(responses), trained["size"], (view.to(to),), "derived", note, always=True)
         if not isinstance(section, Mapping):
             return

@@ -61,7 +61,7 @@ devices-uneven = verl stops at a mini-batch of { $mini } responses on { $replica
 
 other-trainer = the source starts { $was }, but rlctl writes verl.trainer.main_ppo, which { $does }
     .about = The converted config runs with a different verl trainer than the source.
-    .hint = write verl@0.9 and give rollout whole nodes to run it ahead of training
+    .hint = to run rollout ahead of training, convert with --to verl@0.9 and give rollout whole nodes
 other-trainer_mode = the source starts { $was }, but rlctl writes verl.trainer.main_ppo with { $key } { $mode }, which { $does }
     .hint = compare the staleness of both runs
 

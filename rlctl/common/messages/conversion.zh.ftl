@@ -55,7 +55,7 @@ devices-uneven = mini-batch 的 { $mini } 条回答不能平均分给 { $replica
 
 other-trainer = 源配置启动的是 { $was }，而 rlctl 写出的是 verl.trainer.main_ppo，它{ $does }
     .about = 转换后的配置使用 verl 的另一个训练器。
-    .hint = 写成 verl@0.9，并给 rollout 整节点，使它提前于训练
+    .hint = 要让 rollout 提前于训练，请用 --to verl@0.9 转换，并给 rollout 整节点
 other-trainer_mode = 源配置启动的是 { $was }，而 rlctl 写出的是 verl.trainer.main_ppo（{ $key } { $mode }），它{ $does }
     .hint = 请比较两边的陈旧度
 

@@ -197,7 +197,7 @@ def ordering_of(spec: DataSpec, sets: Sequence[PromptSet | SampleSet | PairSet])
                 "data.curriculum.args are only for the order difficulty, but data.curriculum.order is {order}",
                 order=curriculum.order,
             ),
-            hint="remove them",
+            hint="remove data.curriculum.args",
         )
     return Ordering(
         order=curriculum.order,

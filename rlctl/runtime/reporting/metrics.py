@@ -47,7 +47,7 @@ METRICS: dict[str, Metric] = {
         "share", "Share of tokens that the estimator excludes from training (clipb, clipv)."
     ),
     "filter/kept_groups_share": Metric(
-        "share", "Share of generated groups that pass the filters, without groups beyond a full step."
+        "share", "Share of generated groups that pass the filters. Surplus groups of a step don't count."
     ),
     "filter/rounds": Metric("", "Rounds of prompts generated to fill the step."),
     "operator/<name>/in": Metric("responses", "Responses that an experience operator received, by its place and type."),
