@@ -427,12 +427,12 @@ def _is_new(entry: Entry, value: Any) -> bool:
 
 
 def _items(found: Sequence[Line], report: Report, *, every: bool) -> list[layout.Item]:
-    """Lines as entries; of ``every`` key, those with one reason and the same targets are one entry."""
+    """Lines as entries; unknown keys are one entry, and of ``every`` key those with one reason and the same targets."""
     groups: dict[object, list[Line]] = {}
     for line in found:
         place: object = id(line)
-        if every and len(line.entries) == 1 and line.entries[0].note:
-            entry = line.entries[0]
+        entry = line.entries[0] if len(line.entries) == 1 else None
+        if entry and (entry.bucket is Bucket.UNKNOWN or (every and entry.note)):
             place = (entry.bucket, entry.note, repr(entry.targets), line.advice)
         groups.setdefault(place, []).append(line)
     return [

@@ -130,7 +130,7 @@ class Cause:
         """The message, with what differs between the findings as a list, and the stages that have it."""
         messages = list(dict.fromkeys(item.message for item in self.findings))
         told = messages[0]
-        names = _paths(self.findings) or _varied(messages) if len(messages) > 1 else []
+        names = _named(self.findings) or _varied(messages) if len(messages) > 1 else []
         if len(names) > 1:  # one path that two keys name is not several
             more = text("and-more", count=len(names) - SHOWN_NAMES) if len(names) > SHOWN_NAMES else ""
             listed = text("name-separator").join(names[:SHOWN_NAMES]) + more
@@ -175,13 +175,14 @@ def _cause(item: Finding) -> tuple[object, ...]:
     return (item.id, item.level, bool(item.stage), *sorted(map(str, shared.items())))
 
 
-def _paths(findings: Sequence[Finding]) -> list[str]:
-    """The paths that findings are about, each with its line; empty if they are about something else."""
-    if not all("path" in item.params for item in findings):
+def _named(findings: Sequence[Finding]) -> list[str]:
+    """The paths or unknown keys that findings are about, each with its line; empty if they are about something else."""
+    paths = [item.key if item.code == "unknown-key" else str(item.params.get("path") or "") for item in findings]
+    if not all(paths):
         return []
-    lines = {str(item.params["path"]): item.at.line if item.at else 0 for item in findings}
+    lines = {path: item.at.line if item.at else 0 for path, item in zip(paths, findings, strict=True)}
     ordered = sorted(lines.items(), key=lambda item: item[1])
-    return [text("name-place", name=path, line=line) if line else path for path, line in ordered]
+    return [text("name-place", name=each, line=line) if line else each for each, line in ordered]
 
 
 def _varied(messages: Sequence[str]) -> list[str]:

@@ -48,6 +48,35 @@ def test_a_key_that_resembles_nothing_is_no_near_miss(dialect: str, override: st
     assert unknown(dialect, override).meant == ""
 
 
+FORK = """data: {train_files: t.parquet, max_prompt_length: 64, max_start_length: 32, max_obs_length: 16}
+actor_rollout_ref:
+  actor: {ppo_mini_batch_size: 8, state_masking: true}
+  rollout: {name: vllm, n_agent: 5}
+algorithm: {adv_estimator: grpo}
+trainer: {total_epochs: 1, nnodes: 1, logger: [console]}
+"""
+"""Keys that a fork of verl added beside those of verl that resemble them."""
+
+
+def test_a_key_that_is_set_as_well_was_not_meant() -> None:
+    _, report = read_document(read_yaml(FORK, "run.yaml"), dialect="verl", environment={})
+    unknown = [finding for finding in report.findings if finding.code == "unknown-key"]
+    assert len(unknown) == 4
+    assert {(finding.meant, finding.hint) for finding in unknown} == {("", "")}
+
+
+def test_unknown_keys_are_reported_together(rlctl: Any, tmp_path: Path) -> None:
+    config = tmp_path / "run.yaml"
+    config.write_text(FORK)
+    lines = [line for line in rlctl("check", str(config)).err.splitlines() if "[unknown-key]" in line]
+    assert len(lines) == 1
+    assert "4 keys: data.max_start_length (line 1), data.max_obs_length (line 1)" in lines[0]
+    assert "actor_rollout_ref.rollout.n_agent (line 4)" in lines[0]
+    shown = rlctl("convert", str(config), "--to", "verl", "-o", str(tmp_path / "out.yaml"))
+    assert shown.err.count("verl has no such key") <= 3, "one line a rank"
+    assert "data.max_start_length = 32, data.max_obs_length = 16" in shown.err
+
+
 @pytest.mark.parametrize("mark", ["+", "++"])
 def test_a_key_that_hydra_is_told_to_add_is_no_near_miss(mark: str) -> None:
     finding = unknown("verl", f"{mark}data.train_batchsize=64")

@@ -611,7 +611,7 @@ class Reader:
                     framework=release(self.dialect),
                     near=near or "none",
                 )
-                entry = Entry(entry.key, Bucket.UNKNOWN, shown, entry.at, (), found.hint or entry.note)
+                entry = Entry(entry.key, Bucket.UNKNOWN, shown, entry.at, (), found.hint)
                 added = self._is_added(leaf)
                 meant = "" if added else self._nearest.misspelled(leaf)
                 self.findings.append(replace(found, meant=meant, added=added))
@@ -641,7 +641,7 @@ class Reader:
         note = self.table.note_for(leaf, self.version)
         releases = self.table.releases(leaf)
         if note is None and releases is None:
-            return Entry(name, Bucket.UNKNOWN, value, at, (), "no such key")
+            return Entry(name, Bucket.UNKNOWN, value, at, ())
         if note is None or note.kind == "carried":
             return self._carry(leaf, value, note, at)
         bucket = Bucket.DEAD if note.kind == "dead" else Bucket.UNSUPPORTED
@@ -685,7 +685,7 @@ class Reader:
 
     @cached_property
     def _nearest(self) -> NearestKeys:
-        return NearestKeys(self.table, self._release)
+        return NearestKeys(self.table, self._release, (leaf for leaf, _ in self.document.leaves()))
 
     @property
     def _release(self) -> str:

@@ -3,6 +3,7 @@
 ## Keys and values
 
 unknown-key = { $framework } has no key '{ $key }'
+    .several = { $framework } has none of these { $count } keys: { $names }
     .about = The source framework has no such key.
     .hint = { $near ->
         [none] { "" }

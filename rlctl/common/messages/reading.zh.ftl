@@ -3,6 +3,7 @@
 ## 键和值
 
 unknown-key = { $framework } 没有 '{ $key }' 这个键
+    .several = { $framework } 没有以下 { $count } 个键：{ $names }
     .about = 源框架没有这个键。
     .hint = { $near ->
         [none] { "" }
