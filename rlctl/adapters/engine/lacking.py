@@ -16,7 +16,10 @@ SCALED = "advantages follow the estimator of this file"
 OWN_REWARD = "its own reward scores the responses"
 LACKS: Mapping[str, tuple[str, str]] = {
     "rollout.agents.model": ("separate model for an agent", "the policy generates the trajectory"),
-    "rollout.agents.max_turns": ("limit on the generations of a trajectory", "only its token limit ends it"),
+    "rollout.agents.max_turns": (
+        "limit on the generations of a trajectory",
+        "a trajectory ends only at its token limit or when the agent stops",
+    ),
     "rollout.agents.max_turn_tokens": ("token limit for one turn", "only the whole trajectory is limited"),
     "rollout.agents.max_observations": ("limit on turns of tool answers", "trajectories may have more turns"),
     "rollout.agents.max_calls": ("limit on the tool calls of a trajectory", "trajectories may make more calls"),
