@@ -15,7 +15,7 @@ from rich import _wrap
 from textual import _ansi_sequences, on, work
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.events import Event, Key, MouseEvent, Paste
+from textual.events import Event, Key, MouseEvent, Paste, Resize
 from textual.filter import LineFilter
 from textual.message import Message
 from textual.screen import Screen
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 SWITCH_SECONDS = 0.0005
 """How long a thread that reads or checks computes before the app gets a turn; by itself Python lets it have ten times that."""
 TIDY_SECONDS = 1.0
-"""So long after the last key a screen that was opened is set aside from the search for garbage, which would halt keys later."""
+"""So long after the last key or resize a screen that was opened is set aside from the search for garbage, which halts keys."""
 YOUNG = 10_000
 """New objects after which garbage is looked for: reading a long run makes many, none of which is garbage of that kind."""
 HELD_SECONDS = 10.0
@@ -234,7 +234,7 @@ class RlctlApp(App[RlctlError]):
         A key that the focused widget does not take climbs to the app and comes back as an action; what is typed meanwhile would
         go to where the focus was before, or be lost while a box is being opened. It waits until then.
         """
-        if self._tidying is not None and isinstance(event, Key):
+        if self._tidying is not None and isinstance(event, (Key, Resize)):
             self._tidying.reset()
         if isinstance(event, MouseEvent) and self._is_on_removed(event):
             return
@@ -391,8 +391,11 @@ class RlctlApp(App[RlctlError]):
             self._tidying = self.set_timer(TIDY_SECONDS, self._tidy)
 
     def _tidy(self) -> None:
-        """Let go of what screens that are gone held, and look no more at what is there."""
+        """Let go of what screens that are gone held, and look no more at what is there; not while a page still reads."""
         self._tidying = None
+        if any(getattr(screen, "is_reading", False) for screen in self.screen_stack):
+            self._tidy_later()
+            return
         gc.unfreeze()
         gc.collect()
         gc.freeze()

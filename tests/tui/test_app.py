@@ -441,7 +441,7 @@ def test_what_is_there_is_looked_through_once_more_and_then_set_aside(file: Path
         gc.unfreeze()
 
 
-def test_nothing_is_set_aside_while_one_types(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_set_aside_while_one_types_or_resizes(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app_module, "TIDY_SECONDS", 3600)
 
     async def act(screen: EditorScreen, pilot: Any) -> None:
@@ -450,6 +450,9 @@ def test_nothing_is_set_aside_while_one_types(file: Path, monkeypatch: pytest.Mo
         begun = []
         monkeypatch.setattr(tidying, "reset", lambda: begun.append(True))
         await pilot.press("down")
+        assert begun
+        begun.clear()
+        await pilot.resize_terminal(90, 30)
         assert begun
 
     drive(RlctlApp(session=Session.open(file)), act)
@@ -507,10 +510,12 @@ def test_the_start_page_is_the_first_frame_and_styles_are_parsed_once(monkeypatc
 def test_a_page_has_the_classes_of_its_size_before_the_first_resize(
     file: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes = []
+    changes: list[set[str]] = []
+    change = Page.update_classes
 
-    def update(page: Page, classes: dict[str, bool], **_: Any) -> None:
+    def update(page: Page, classes: dict[str, bool], *, animate: bool = True) -> None:
         changes.append({name for name, wanted in classes.items() if wanted != page.has_class(name)})
+        change(page, classes, animate=animate)
 
     monkeypatch.setattr(Page, "update_classes", update)
 
@@ -518,8 +523,9 @@ def test_a_page_has_the_classes_of_its_size_before_the_first_resize(
         assert screen.has_class("-low") == (size[1] < 20)
 
     drive(RlctlApp(session=Session.open(file)), act, size=size)
-    assert changes
-    assert not any(changes)
+    assert changes[0], "before the page is mounted"
+    assert len(changes) > 1
+    assert not any(changes[1:])
 
 
 def test_a_table_that_was_drawn_before_it_was_measured_is_drawn_again() -> None:

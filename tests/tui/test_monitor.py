@@ -27,6 +27,7 @@ from rlctl.tui.app import RlctlApp
 from rlctl.tui.dialogs.pick_runs import PickRunsScreen
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.monitor import MonitorScreen
+from rlctl.tui.screens.page import Page
 from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.metric_grid import MetricGrid
 from rlctl.tui.widgets.metric_plot import MetricPlot
@@ -77,6 +78,25 @@ def test_what_the_run_does_and_what_looks_wrong(run: Path) -> None:
         tiles = text(screen, "#tiles")
         assert re.search(r"reward +0.8 +▲ 0.4", tiles)
         assert "time left  36 s" in tiles
+
+    drive(RlctlApp(run=run), act)
+
+
+def test_a_page_is_styled_once_before_its_first_frame(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Textual would style all of it again when it comes into sight."""
+    styled = []
+    style = Page.update_node_styles
+
+    def counted(page: Page, *, animate: bool = True) -> None:
+        styled.append(len(page.query("*")))
+        style(page, animate=animate)
+
+    monkeypatch.setattr(Page, "update_node_styles", counted)
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        assert not any(styled)
+        await pilot.resize_terminal(60, 15)
+        assert any(styled)
 
     drive(RlctlApp(run=run), act)
 

@@ -13,6 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, VerticalScroll
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
 from textual.widgets import Static
 
@@ -98,8 +99,10 @@ class OverviewPane(Pane):
 
     def __init__(self) -> None:
         super().__init__()
-        self._shown: tuple[RunView, int, int] | None = None
-        """View, version and width of what is drawn."""
+        self._shown: tuple[RunView, int] | None = None
+        """View and version of what is drawn."""
+        self._fitted: Size | None = None
+        """The size that it is drawn for."""
         self._last: tuple[RunView, RunInfo | None] | None = None
         self._left: float | None = None
         """Seconds until the end; None if they are not known."""
@@ -137,25 +140,34 @@ class OverviewPane(Pane):
         self._tell("#advice", Content("\n").join(cards))
         if view.stage is None or not len(view.stage.steps):
             self.query_one("#nothing", Static).update(_before_steps(view, info))
-        looked_at = (view, view.version, self.size.width)
-        if view.stage is None or looked_at == self._shown or not self.size.width:
+        if view.stage is None or not self.size.width:
             return
-        self._shown = looked_at
-        stage = view.stage
+        if (view, view.version) != self._shown:
+            self._shown = (view, view.version)
+            self._draw(view, view.stage, info)
+        elif self.size != self._fitted:
+            self._fit(view.stage, len(self.query("#sparks Spark")))
+
+    def _draw(self, view: RunView, stage: StageView, info: RunInfo | None) -> None:
         has_steps = bool(len(stage.steps))
         self.query_one("#nothing").set_class(not has_steps, "-told")
         self.query_one("#top").set_class(has_steps, "-told")
         self._left = view.seconds_left if info is not None and info.status == "running" else None
         self.call_after_refresh(self._show_tiles)  # their panel has no size before it is seen
-        told, seconds = ribbon(stage.steps, self.size.width - 5)
-        self._tell("#timeline", told)
-        self.query_one("#timeline").border_title = say("a step takes {time}").format(time=seconds)
         shares = shares_text(stage.steps)
         self.query_one("#shares", Static).update(shares)
         self.query_one("#shares").border_title = say("groups and responses")
         self.query_one("#groups").set_class(bool(str(shares)) or self._rewards_of is not None, "-told")
-        self._show_curves(stage)
+        self._fit(stage, self._show_curves(stage))
         self.call_after_refresh(self._read_rewards, view, stage.name)
+
+    def _fit(self, stage: StageView, small: int) -> None:
+        """Lay out and draw what depends on the size; charts draw themselves when they have theirs."""
+        self._fitted = self.size
+        told, seconds = ribbon(stage.steps, self.size.width - 5)
+        self._tell("#timeline", told)
+        self.query_one("#timeline").border_title = say("a step takes {time}").format(time=seconds)
+        self._lay_out(small)
 
     def _ask_changes(self, view: RunView, codes: tuple[str, ...]) -> None:
         """Read what the advices would change, where they are others than before."""
@@ -240,8 +252,8 @@ class OverviewPane(Pane):
         rewards.update(rewards_text(message.groups))
         self.query_one("#groups").add_class("-told")
 
-    def _show_curves(self, stage: StageView) -> None:
-        """The main chart, and a chart for each other curve; those that are 0 throughout are only named."""
+    def _show_curves(self, stage: StageView) -> int:
+        """The main chart, and a chart for each other curve: how many. Those that are 0 throughout are only named."""
         known = stage.steps.columns
         main = next((name for name in (MAIN, *INSTEAD) if name in known), next(iter(known), MAIN))
         chart = self.query_one("#main", Spark)
@@ -259,9 +271,9 @@ class OverviewPane(Pane):
             self.query("#sparks Spark").remove()
             sparks = {name: Spark(name) for name in shown}
             self.query_one("#sparks").mount_all(sparks.values())
-        self._lay_out(len(sparks))
         shown_now = [(chart, stage.steps.series(main), _evaluations(stage) if main == MAIN else EMPTY)]
         self._draw_each([*shown_now, *((spark, series[name], EMPTY) for name, spark in sparks.items())])
+        return len(sparks)
 
     @work(exclusive=True, group="charts")
     async def _draw_each(self, charts: Sequence[tuple[Spark, Series, Series]]) -> None:

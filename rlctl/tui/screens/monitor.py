@@ -165,6 +165,11 @@ class MonitorScreen(RunActions):
         """The one in sight."""
         return self.query_one(f"#{self.query_one('#tabs', TabbedContent).active}", TabPane).query_one(Pane)
 
+    @property
+    def is_reading(self) -> bool:
+        """Whether the run has not been read whole yet."""
+        return self.view is not self._whole
+
     def _poll(self) -> None:
         if not self._looking:  # a thread that has not come back yet goes on where it is
             self._looking = True
@@ -178,7 +183,7 @@ class MonitorScreen(RunActions):
         state = look_at(self.folder)
         batch = Batch()
         try:
-            first, told = self.view is not self._whole, time.monotonic()
+            first, told = self.is_reading, time.monotonic()
             if first and self._whole.log.size > LONG:
                 self.post_message(self.News(RunView.newest(self.folder), batch, state))
             while (batch := self._whole.read()).bytes and not get_current_worker().is_cancelled:
