@@ -1,7 +1,8 @@
 """The app's own colors: dark, light and high contrast, each for true color, 256 and 16 colors.
 
 A terminal of fewer colors shows the nearest one it has, which makes three greys into one black. So each depth has its own values:
-those for 256 colors are members of xterm's cube and grey ramp, those for 16 are the terminal's own colors.
+those for 256 colors are members of xterm's cube and grey ramp, those for 16 are the terminal's own colors. Its
+yellow and its light grey cannot be read on white: there a warning is magenta, and borders are dark grey.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ COLORS = {
         "#6cb2f7", "#74cf8c", "#c99bf5", "#5fd0c5", "#f2a07b", "#e58fc1",
     ),
     ("rlctl-dark", "256"): (
-        "#5fafff", "#af87ff", "#d7af5f", "#ff8787", "#87d787", "#dadada", "#121212", "#1c1c1c", "#303030",
-        "#a8a8a8", "#a8a8a8", "#5fafff", "#585858", "#303030",
+        "#5fafff", "#af87ff", "#d7af5f", "#ff8787", "#87d787", "#dadada", "#121212", "#1c1c1c", "#262626",
+        "#a8a8a8", "#a8a8a8", "#5fafff", "#585858", "#3a3a3a",
         "#5fafff", "#87d787", "#af87ff", "#5fd7d7", "#ffaf87", "#ff87d7",
     ),
     ("rlctl-dark", "standard"): (
@@ -43,23 +44,23 @@ COLORS = {
         "#005faf", "#005f00", "#5f00af", "#005f5f", "#875f00", "#870087",
     ),
     ("rlctl-light", "standard"): (
-        "#0000aa", "#aa00aa", "#aa5500", "#aa0000", "#00aa00", "#000000", "#ffffff", "#ffffff", "#aaaaaa",
-        "#555555", "#555555", "#0000aa", "#aaaaaa", "#aaaaaa",
+        "#0000aa", "#aa5500", "#aa00aa", "#aa0000", "#00aa00", "#000000", "#ffffff", "#ffffff", "#aaaaaa",
+        "#555555", "#555555", "#0000aa", "#555555", "#55ffff",
         "#0000aa", "#00aa00", "#aa00aa", "#00aaaa", "#555555", "#000000",
     ),
     ("rlctl-contrast", "truecolor"): (
-        "#ffff00", "#00ffff", "#ffd700", "#ff9aa2", "#7dff7d", "#ffffff", "#000000", "#000000", "#262626",
-        "#ffffff", "#d0d0d0", "#ffff00", "#b0b0b0", "#000080",
+        "#00ffff", "#ff9aff", "#ffd700", "#ff9aa2", "#7dff7d", "#ffffff", "#000000", "#000000", "#262626",
+        "#ffffff", "#d0d0d0", "#00ffff", "#b0b0b0", "#000080",
         "#00ffff", "#7dff7d", "#ff9aff", "#ffff00", "#ffb080", "#ffffff",
     ),
     ("rlctl-contrast", "256"): (
-        "#ffff00", "#00ffff", "#ffd700", "#ffafaf", "#87ff87", "#ffffff", "#000000", "#000000", "#262626",
-        "#ffffff", "#d0d0d0", "#ffff00", "#b2b2b2", "#0000af",
+        "#00ffff", "#ff87ff", "#ffd700", "#ffafaf", "#87ff87", "#ffffff", "#000000", "#000000", "#262626",
+        "#ffffff", "#d0d0d0", "#00ffff", "#b2b2b2", "#0000af",
         "#00ffff", "#87ff87", "#ff87ff", "#ffff00", "#ffaf87", "#ffffff",
     ),
     ("rlctl-contrast", "standard"): (
-        "#ffff55", "#55ffff", "#ffff55", "#ff5555", "#55ff55", "#ffffff", "#000000", "#000000", "#555555",
-        "#ffffff", "#ffffff", "#ffff55", "#aaaaaa", "#0000aa",
+        "#55ffff", "#ff55ff", "#ffff55", "#ff5555", "#55ff55", "#ffffff", "#000000", "#000000", "#555555",
+        "#ffffff", "#ffffff", "#55ffff", "#aaaaaa", "#0000aa",
         "#55ffff", "#55ff55", "#ff55ff", "#ffff55", "#aaaaaa", "#ffffff",
     ),
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import json
 import os
 import re
@@ -307,6 +308,45 @@ def test_texts_of_16_colors_differ_from_their_ground(name: str) -> None:
     least = {"foreground": 4.5, "text-muted": 4.5, "warning": 4.5, "error": 4.5, "primary": 4.5, "success": 3.0}
     for front, ratio in least.items():
         assert contrast(color(known[front]), color(known["background"])) >= ratio, front
+
+
+XTERM = {
+    "#000000": "#000000", "#aa0000": "#cd0000", "#00aa00": "#00cd00", "#aa5500": "#cdcd00", "#0000aa": "#0000ee",
+    "#aa00aa": "#cd00cd", "#00aaaa": "#00cdcd", "#aaaaaa": "#e5e5e5", "#555555": "#7f7f7f", "#ff5555": "#ff0000",
+    "#55ff55": "#00ff00", "#ffff55": "#ffff00", "#5555ff": "#5c5cff", "#ff55ff": "#ff00ff", "#55ffff": "#00ffff",
+    "#ffffff": "#ffffff",
+}  # fmt: skip
+"""The 16 colors as xterm shows them unless it is set up otherwise."""
+
+
+@pytest.mark.parametrize("name", themes.TITLES)
+def test_xterms_own_16_colors_can_be_read(name: str) -> None:
+    """Warnings and borders were yellow and light grey on white."""
+    known = dict(zip(themes.ROLES, (XTERM[value] for value in themes.COLORS[name, "standard"]), strict=True))
+    least = {
+        "foreground": 7,
+        "text-muted": 4,
+        "warning": 4,
+        "error": 4,
+        "primary": 4,
+        "success": 2,
+        "border-blurred": 3,
+    }
+    for front, ratio in least.items():
+        assert contrast(color(known[front]), color(known["background"])) >= ratio, front
+    for front in ("foreground", "text-muted", "primary"):
+        assert contrast(color(known[front]), color(known["row-cursor"])) >= 3, front
+
+
+@pytest.mark.parametrize("depth", ["truecolor", "256", "standard"])
+@pytest.mark.parametrize("name", themes.TITLES)
+def test_no_two_states_share_a_color(name: str, depth: str) -> None:
+    """In high contrast the accent was a warning's yellow; a focused button looked like the others in two palettes."""
+    known = dict(zip(themes.ROLES, themes.COLORS[name, depth], strict=True))
+    states = [color(known[role]) for role in ("primary", "warning", "error", "success")]
+    for one, other in itertools.combinations(states, 2):
+        assert max(abs(a - b) for a, b in zip(one.rgb, other.rgb, strict=True)) >= 40
+    assert known["row-cursor"] != known["panel"]
 
 
 @pytest.mark.parametrize("theme", themes.THEMES, ids=lambda theme: theme.name)
