@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -18,6 +19,8 @@ from rlctl.editing.fields import FieldView, meanings
 from rlctl.editing.naming import dialects_inside, names_of
 from rlctl.tui.language import padded, say
 
+_VARIABLE = re.compile(r"\$\{oc\.env:(?P<name>\w+)(?:,(?P<default>[^{}]*))?\}")
+"""A value that is one variable of the environment and nothing else."""
 NAMES = 3
 """Most keys of a format that are listed: what means the field comes first."""
 
@@ -47,7 +50,7 @@ class HelpPane(VerticalScroll):
 def _told(view: FieldView) -> Content:
     type_ = in_words(view.type) + (f" [{view.unit}]" if view.unit else "") + (f", {view.range}" if view.range else "")
     facts = [(say("now"), view.now if not view.info.secret else "...")]
-    facts += [(say("follows"), view.text)] if view.is_linked else []
+    facts += [(say("follows"), followed(view))] if view.is_linked else []
     facts += [(say("default"), view.default or say("none: it must be set"))]
     facts += [(say("type"), type_), (say("from"), view.origin)]
     parts: list[Content] = [
@@ -74,6 +77,16 @@ def _told(view: FieldView) -> Content:
     return Content("\n").join(parts)
 
 
+def followed(view: FieldView) -> str:
+    """What a linked value follows: a variable in plain words, another key as it is written."""
+    if (found := _VARIABLE.fullmatch(view.text)) is None:
+        return view.text
+    name, default = found["name"], found["default"]
+    if default is None:
+        return say("the environment's {name}").format(name=name)
+    return say("the environment's {name}, else {default}").format(name=name, default=default or say("empty"))
+
+
 def _of_section(path: KeyPath, fields: Sequence[FieldView]) -> Content:
     parts = [Content.styled(dotted(path), "$primary bold"), Content("")]
     with suppress(ConfigError):  # an item of a list, such as a stage: the fields tell what it is
@@ -95,6 +108,9 @@ def _option(name: str, text: str, *, is_now: bool) -> Content:
 
 
 def hint(view: FieldView) -> str:
-    """What is most worth knowing of a field, on a line or two."""
-    default = say("default {default}").format(default=view.default or say("none: it must be set"))
-    return f"{default} · {view.origin}\n{view.help}"
+    """What is most worth knowing of a field, on two lines that are cut off where they are too long."""
+    told = say("default {default}").format(default=view.default or say("none: it must be set"))
+    if view.is_linked:
+        found = _VARIABLE.fullmatch(view.text)
+        told = say("follows {link}").format(link=found["name"] if found else view.text)
+    return f"{view.help}\n{told} · {view.origin}"

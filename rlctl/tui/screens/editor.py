@@ -138,9 +138,11 @@ class EditorScreen(EditorFiles):
     EditorScreen #search { margin: 0; }  /* Textual takes the margin of one from the width of all */
     EditorScreen #columns { height: 1; padding: 0; color: $text-muted; text-wrap: nowrap; }
     EditorScreen #form { height: 1fr; }
-    EditorScreen #flow { height: auto; max-height: 5; border-top: solid $border-blurred; padding-right: 1; display: none; }
+    EditorScreen #flow { height: auto; max-height: 16; border-top: solid $border-blurred; padding-right: 1; display: none; }
     EditorScreen.-flow #flow { display: block; }
-    EditorScreen #hint { height: 2; color: $text-muted; display: none; }
+    EditorScreen #hint {
+        height: 2; color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; display: none;
+    }
     EditorScreen.-hint #hint { display: block; }
     EditorScreen .folded { width: 100%; }
     EditorScreen TabPane { padding: 0; }

@@ -1,6 +1,6 @@
 """One field of a form, a line of a table: mark, name, value, unit, and the key in the format of the file.
 
-Below it, where there is one, what the value is linked to, or what is wrong with what was typed.
+Below it, what is wrong with what was typed, if anything. A value that is linked, as to a variable, is shown as it is now.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.cells import cell_len
+from rich.segment import Segment
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -18,6 +19,7 @@ from textual.events import Click, DescendantBlur, DescendantFocus, Focus, Paste
 from textual.geometry import Size, Spacing
 from textual.message import Message
 from textual.reactive import Reactive
+from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Button, Input, Select
@@ -88,10 +90,10 @@ def own_key(view: FieldView, dialect: str, kind: str) -> str:
 
 
 def shown_value(view: FieldView) -> str:
-    """The text of a field: of a section whether it is set, of all else its value."""
+    """The text of a field as it is seen: of a section whether it is set, of all else its value, after ``=`` if it is linked."""
     if view.kind == "section" and not view.is_linked:
         return NULL if view.value is None else SET
-    return view.text
+    return f"= {view.now}" if view.is_linked else view.text
 
 
 def _name(view: FieldView, below: KeyPath) -> str:
@@ -105,6 +107,8 @@ class FieldInput(Line):
     """
 
     virtual_size = Reactive(Size(0, 0), layout=False)
+    seen = ""
+    """What is shown instead of the text while the cursor is elsewhere."""
 
     class Pasted(Message):
         """A text of several lines was pasted."""
@@ -112,6 +116,13 @@ class FieldInput(Line):
         def __init__(self, text: str) -> None:
             self.text = text
             super().__init__()
+
+    def render_line(self, y: int) -> Strip:
+        if self.has_focus or self.password or not self.value:
+            return super().render_line(y)
+        width = self.size.width
+        text = Segment(shortened(self.seen or self.value, width - 1))
+        return Strip([text]).extend_cell_length(width).apply_style(self.rich_style)
 
     def _on_paste(self, event: Paste) -> None:
         lines = event.text.splitlines()  # terminals end them with \r
@@ -194,7 +205,7 @@ class FieldRow(Widget, can_focus=True):
 
     def compose(self) -> ComposeResult:
         if self.is_chosen:
-            options = [(name, name) for name in self._names()]
+            options = self._options()
             value: Widget = FieldSelect(options, value=self._now(), allow_blank=False, classes="value", compact=True)
         elif self._is_long:
             value = Button(self._first_line(), classes="value text", compact=True)
@@ -205,7 +216,7 @@ class FieldRow(Widget, can_focus=True):
 
     def _input(self) -> FieldInput:
         is_path = self.view.kind == "path"
-        return FieldInput(
+        field = FieldInput(
             self.view.text,
             classes="value",
             placeholder=self.view.default,
@@ -213,6 +224,13 @@ class FieldRow(Widget, can_focus=True):
             password=self.view.info.secret and not self.view.is_linked,
             suggester=PathSuggester() if is_path else None,
         )
+        field.seen = self._seen
+        return field
+
+    @property
+    def _seen(self) -> str:
+        """The value as it is shown without the cursor in it: of a secret the link, not what it is now."""
+        return self.view.text if self.view.info.secret else shown_value(self.view)
 
     def on_mount(self) -> None:
         self.lay_out(self._columns)
@@ -259,9 +277,6 @@ class FieldRow(Widget, can_focus=True):
     def _told_below(self) -> Content | None:
         if self._problem:
             return Content.styled(f"✗ {' '.join(self._problem.split())}", "$error")
-        if self.view.is_linked and not self.view.info.secret:
-            told = say("= {value}, follows {link}").format(value=self.view.now, link=self.view.text)
-            return Content.styled(told, "$text-muted")
         return None
 
     @property
@@ -289,8 +304,13 @@ class FieldRow(Widget, can_focus=True):
         names += [NULL] if optional and NULL not in names else []
         return names if self._now() in names else [self._now(), *names]
 
+    def _options(self) -> list[tuple[str, str]]:
+        """What can be chosen, as it is shown and as it is written; the link that stands there is shown as what it is now."""
+        is_linked = self.view.is_linked and not self.view.info.secret
+        return [(self._seen if is_linked and name == self.view.text else name, name) for name in self._names()]
+
     def _now(self) -> str:
-        return shown_value(self.view)
+        return self.view.text if self.view.is_linked else shown_value(self.view)
 
     def _settle(self) -> None:
         """Show the field again, and give it the lines that it needs once nobody types: that lays out the whole screen."""
@@ -314,10 +334,13 @@ class FieldRow(Widget, can_focus=True):
             select = self.query_one(FieldSelect)
             if select.value != self._now():
                 with select.prevent(Select.Changed):
-                    select.set_options([(name, name) for name in self._names()])
+                    select.set_options(self._options())
                     select.value = self._now()
         elif found := self.query(FieldInput):
             field = found.first()
+            if field.seen != self._seen:
+                field.seen = self._seen
+                field.refresh()
             if field.value != view.text and (discard_typed or not field.has_focus):
                 self._taken = None
                 with field.prevent(Input.Changed):
