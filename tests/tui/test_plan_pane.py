@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from textual.widgets import Input
 
 from rlctl.editing.planning import planned
 from rlctl.editing.session import Session
+from rlctl.tui.app import RlctlApp
 from rlctl.tui.panes.plan import drawn
+from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.widgets import rack
 from rlctl.tui.widgets.batch_flow import boxes, in_lines
+from tests.tui.conftest import drive, settled, text, text_of
 
 
 @pytest.fixture
@@ -66,3 +72,33 @@ def test_a_device_that_is_over_full_says_so() -> None:
     assert "✗" not in "".join(map(str, full))
     assert "✗" in "".join(map(str, over))
     assert "96G" in "".join(map(str, over))
+
+
+def test_the_form_shows_the_batch_as_boxes_where_there_is_room_and_the_plan_comes_with_a_resize(
+    session: Session,
+) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await screen.jump(("batch", "prompts_per_step"))
+        await settled(screen, pilot)
+        assert "├────" in text(screen, "#flow"), "one box below another"
+        screen.query_one("#form Input", Input).value = "100"
+        await settled(screen, pilot)
+        assert re.search(r"│ +100 prompts", text(screen, "#flow"))
+        await pilot.resize_terminal(80, 24)
+        await settled(screen, pilot)
+        assert "100 prompts ─×" in text(screen, "#flow"), "lines where the fields need the room"
+        lines = text(screen, "#flow").count("\n")
+        await pilot.press("escape", "z")
+        await settled(screen, pilot)
+        screen.query_one("#form Input", Input).value = "101"
+        await settled(screen, pilot)
+        await pilot.press("z")
+        await settled(screen, pilot)
+        assert "101 prompts" in text(screen, "#flow")
+        assert text(screen, "#flow").count("\n") == lines, "as wide as it is seen"
+        await pilot.resize_terminal(200, 60)
+        await settled(screen, pilot)
+        assert not screen.query_one("#flow").display, "once is enough"
+        assert "node 0" in text_of(screen.app)
+
+    drive(RlctlApp(session=session), act, size=(120, 40))

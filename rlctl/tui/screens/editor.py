@@ -39,7 +39,7 @@ from rlctl.tui.panes.help import HelpPane, hint
 from rlctl.tui.panes.plan import PlanPane
 from rlctl.tui.panes.preview import DiffPane, PreviewPane
 from rlctl.tui.screens.editor_files import EditorFiles
-from rlctl.tui.widgets.batch_flow import Box, boxes, in_lines
+from rlctl.tui.widgets.batch_flow import Box, boxes, in_boxes, in_lines
 from rlctl.tui.widgets.field_row import SET, Columns, FieldRow
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.head import Head
@@ -69,6 +69,8 @@ TABS = (
 
 BATCH = (("batch",), ("data",), ("placement",), ("schedule",), ("rollout",), ("train",))
 """Sections whose numbers are in the flow of the batch."""
+BESIDE_FLOW = 6
+"""Lines of a form that are neither fields nor the flow: the names of the columns, the rule above the flow, and what is folded."""
 FLOWS = 3
 """Most stages whose flow is shown."""
 Flow = tuple[str, list[Box]]
@@ -407,6 +409,7 @@ class EditorScreen(EditorFiles):
     @on(FieldList.Resized)
     def _lay_out(self) -> None:
         """Give the columns the room that there is now, also after another panel has come or gone."""
+        self._show_flow()
         rows, width = self.rows, self.query_one("#form").size.width
         if rows and width not in (0, self._columns_width):
             columns = self._columns([row.view for row in rows], rows[0].below)
@@ -479,7 +482,10 @@ class EditorScreen(EditorFiles):
         """Where there is room for both, the plan stays in sight under the help or the findings."""
         size, active = self.app.size, self.query_one("#beside", TabbedContent).active
         has_room = size.width >= GLANCE[0] and size.height >= GLANCE[1]
+        is_new = not self.has_class("-glance")
         self.set_class(has_room and active in ("help", "findings"), "-glance")
+        if is_new and self.has_class("-glance"):
+            self.look_again()
         self._show_flow()
 
     def _show_flow(self) -> None:
@@ -490,11 +496,13 @@ class EditorScreen(EditorFiles):
         flow = self.query_one("#flow", Static)
         width = max(20, self.query_one("#middle").content_size.width - 2)
         several = len(self._flow) > 1
+        boxed = Content("") if several or not self._flow else in_boxes(self._flow[0][1], width)
+        room = self.query_one("#middle").content_size.height - len(self.rows) - BESIDE_FLOW
         lines = [in_lines(stage, width - several * (len(name) + 2)) for name, stage in self._flow[:FLOWS]]
         if several:
             named = zip(self._flow, lines, strict=False)
             lines = [Content.assemble((f"{name}  ", "$text-muted"), line) for (name, _), line in named]
-        text = Content("\n").join(lines)
+        text = boxed if 0 < str(boxed).count("\n") < room else Content("\n").join(lines)
         if str(flow.content) != str(text):
             flow.update(text)
 
