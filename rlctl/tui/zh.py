@@ -231,6 +231,7 @@ ZH: dict[str, str] = {
     "Open the section, or go to its fields": "展开配置节，或进入它的字段",
     "Close the section, or go to the one around it": "收起配置节，或回到上一层",
     "Go to the fields of the section": "进入该配置节的字段",
+    "1 field, {changed} set": "1 个字段，已设 {changed} 个",
     "{count} fields, {changed} set": "{count} 个字段，已设 {changed} 个",
     "unit": "单位",
     "range": "范围",

@@ -56,6 +56,61 @@ def test_a_typed_value_is_saved_with_the_files_look(file: Path) -> None:
     assert file.read_text() == FILE.replace("8   # fits", "16   # fits")
 
 
+def test_a_value_from_a_variable_is_shown_as_it_is_now_on_one_line(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The link itself is too long for its column, and is in the help; it stands in the field where it is edited."""
+    monkeypatch.delenv("ROLLOUT_N", raising=False)
+    linked = FILE.replace(
+        "responses_per_prompt: 4", "responses_per_prompt: ${oc.env:ROLLOUT_N,4}\n  balance: ${oc.env:EVEN,false}"
+    )
+    file.write_text(linked)
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await screen.jump(("batch", "responses_per_prompt"))
+        await pilot.press("escape")
+        await settled(screen, pilot)
+        shown = text_of(screen.app)
+        assert re.search(r"responses_per_prompt +(\S* +)?= 4 ", shown)
+        assert re.search(r"balance +(\S* +)?= false ", shown)
+        assert re.search(r"follows +the environment's ROLLOUT_N, else 4", shown)
+        assert not screen.query("FieldRow.-two")
+        field = row(screen, "batch.responses_per_prompt")
+        field.focus_field()
+        await settled(screen, pilot)
+        assert "ROLLOUT_N,4}" in text_of(screen.app).replace("else 4", "")
+        await pilot.press("6")
+        await settled(screen, pilot)
+        assert screen.session.config.batch.responses_per_prompt == 6
+        await pilot.press("escape")
+        assert re.search(r"responses_per_prompt +6 ", text_of(screen.app))
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_each_undo_replaces_the_message_of_the_one_before(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await screen.jump(("batch", "prompts_per_step"))
+        await pilot.press("end", "0")
+        await settled(screen, pilot)
+        await pilot.press("ctrl+z", "ctrl+z", "ctrl+z", "ctrl+y")
+        await settled(screen, pilot)
+        assert [note.message for note in screen.app._notifications] == ["redone: batch.prompts_per_step = 80"]
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_a_value_that_is_too_long_shows_its_beginning_and_its_end(file: Path) -> None:
+    path = "models/" + "deep/" * 20 + "final"
+    file.write_text(FILE.replace("path: m}", f"path: {path}}}"))
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await screen.jump(("model", "path"))
+        await pilot.press("escape")
+        await settled(screen, pilot)
+        assert re.search(r"path +models/deep\S*…\S*/final ", text_of(screen.app))
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
 def test_what_does_not_fit_is_told_at_the_field(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await screen.jump(("batch", "prompts_per_step"))

@@ -368,7 +368,8 @@ class EditorScreen(EditorFiles):
         is_found = self.query_one("#search").display
         panel.border_title = say("Search") if is_found else escape(dotted(self.section))
         changed = sum(view.changed for view in views)
-        panel.border_subtitle = say("{count} fields, {changed} set").format(count=len(views), changed=changed)
+        told = say("1 field, {changed} set") if len(views) == 1 else say("{count} fields, {changed} set")
+        panel.border_subtitle = told.format(count=len(views), changed=changed)
         self.query_one("#columns", Static).update(columns.head() if columns is not None else "", layout=False)
 
     def _inside(self) -> str:
@@ -696,6 +697,7 @@ class EditorScreen(EditorFiles):
             await (self._show_form_around(change.path) if focused else self._show_form())
 
     async def action_undo(self) -> None:
+        self.app.clear_notifications()  # those of the keys before would cover the form
         wrong = next((row for row in self.rows if row.is_wrong), None)
         if wrong is not None:
             wrong.show(wrong.view, discard_typed=True)
@@ -706,6 +708,7 @@ class EditorScreen(EditorFiles):
             self.notify(say("nothing to undo"))
 
     async def action_redo(self) -> None:
+        self.app.clear_notifications()
         if changes := self.session.redo():
             await self._after(changes, say("redone: {label}"))
         else:
