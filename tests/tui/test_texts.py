@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from rich.cells import cell_len
+from textual.style import Style
+from textual.visual import RenderOptions
 
 from rlctl import runs
 from rlctl.common.report import Bucket, Entry
@@ -14,6 +16,7 @@ from rlctl.monitor.watching import RunView
 from rlctl.tui.panes.events import event_line
 from rlctl.tui.widgets.batch_flow import Box, in_boxes
 from rlctl.tui.widgets.braille import BLANK
+from rlctl.tui.widgets.hanging import Hanging
 from rlctl.tui.widgets.port_table import PortLine
 from rlctl.tui.widgets.run_texts import duration, head_text, ribbon
 from rlctl.tui.widgets.spark import MANY, drawn, number
@@ -127,3 +130,13 @@ def test_the_head_of_a_finished_run_is_one_line_in_a_narrow_terminal() -> None:
     run = recorded.FOLDER
     head = head_text(RunView(run).read_whole(), runs.inspect(run), recorded.ended(), name="addition", width=78)
     assert head.splitlines() == ["addition  ✓ finished  stage grpo  step 100/100  ━━━━━━ 100%  took 10 min 17 s"]
+
+
+def test_a_long_line_goes_on_under_its_own_text() -> None:
+    told = Hanging("[b]Head[/b] that is long\n☐ ! one two three four\n  five six seven\nshort")
+    lines = [
+        strip.text.rstrip() for strip in told.render_strips(14, None, Style(), RenderOptions(lambda _: Style(), {}))
+    ]
+    assert lines == ["Head that is", "long", "☐ ! one two", "    three four", "  five six", "  seven", "short"]
+    assert told.get_height({}, 14) == len(lines)
+    assert str(told).splitlines()[1] == "☐ ! one two three four"

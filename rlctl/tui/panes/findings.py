@@ -25,6 +25,7 @@ from rlctl.editing.session import Session
 from rlctl.tui.dialogs.ask import ChooseScreen
 from rlctl.tui.language import LANGUAGE, say
 from rlctl.tui.panes.editor import EditorPane
+from rlctl.tui.widgets.hanging import Hanging
 
 MARKS = {Level.ERROR: "[$error bold]✗[/]", Level.WARNING: "[$warning bold]![/]", Level.NOTE: "·"}
 ORDER = list(Level)
@@ -109,7 +110,7 @@ class FindingsPane(EditorPane):
             listed.highlighted = next(iter([*same, *(place for place in known if place >= (at or 0)), *known]), None)
 
     def _add(self, options: list[Option], heading: Option, found: Sequence[Cause]) -> None:
-        options += [heading, *(Option(_text(cause)) for cause in found)]
+        options += [heading, *(Option(Hanging(_text(cause))) for cause in found)]
         self._at += [None, *found]
 
     def line_of(self, finding: Finding) -> int:

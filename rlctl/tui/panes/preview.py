@@ -27,6 +27,7 @@ from rlctl.translation.difference import Difference
 from rlctl.translation.translate import Translation
 from rlctl.tui.language import say
 from rlctl.tui.panes.editor import EditorPane
+from rlctl.tui.widgets.hanging import Hanging
 from rlctl.tui.widgets.marks import marked
 from rlctl.tui.widgets.port_table import LEAST, PortLine, drawn, heads, port_lines
 
@@ -162,14 +163,15 @@ class PreviewPane(EditorPane):
         listed = self.query_one("#account", OptionList)
         before = listed.highlighted if at is None else at
         listed.clear_options()
-        listed.add_options([Option(self._marked(line)) for line in self._lines])
+        listed.add_options([Option(Hanging(self._marked(line))) for line in self._lines])
         if self._lines and (before is not None or listed.has_focus):
             listed.highlighted = min(before or 0, len(self._lines) - 1)
 
     def _marked(self, line: ReportRow) -> str:
         box = "" if not line.key else "[$success bold]☑[/] " if self._is_accepted(line) else "☐ "
         head = f"[$text-muted]{line.heading}[/]\n" if line.heading else ""
-        return f"{head}{box}{line.text}"
+        text = line.text.replace("\n", "\n  ") if box else line.text  # under the text that follows the box
+        return f"{head}{box}{text}"
 
     def _is_accepted(self, line: ReportRow) -> bool:
         return line.key in self._accepted.get(self.dialect, ())
