@@ -311,3 +311,21 @@ def test_a_run_of_several_stages_is_compared_by_its_last_one(folder: Path) -> No
     found = compare(folder / "first", folder / "third")
     assert found.problem == ""
     assert [item.key for item in found.differences] == ["stages", "run.name", "batch.prompts_per_step"]
+
+
+def test_a_terminal_of_80_columns_shows_what_was_learned_whole(folder: Path) -> None:
+    make(folder, "longest", status="finished", steps=9, reward=0.1)
+
+    async def act(screen: RunsScreen, pilot: Any) -> None:
+        await pilot.press("a")
+        await settled(screen, pilot)
+        lines = text_of(screen.app).splitlines()
+        [line] = [line for line in lines if "longest" in line]
+        assert "▁▂▃▄▅▅▆▇█  " in line
+        await pilot.resize_terminal(160, 24)
+        pilot.app.screen.action_refresh()
+        await settled(pilot.app.screen, pilot)
+        [line] = [line for line in text_of(pilot.app).splitlines() if "longest" in line]
+        assert "━━━━━━" in line
+
+    drive(RlctlApp(runs_folder=folder), act, size=(80, 24))

@@ -38,6 +38,10 @@ TALL = 30
 """Fewest lines of a terminal that shows the run under the cursor below the table."""
 PROGRESS = 6
 """Cells of the bar of a run's steps."""
+WIDE = 100
+"""Cells of a terminal that has room for that bar, and for the whole course of a run."""
+SHORT_COURSE = 9
+"""Values of a run's course where there is less."""
 LOOKS = {
     "running": "primary",
     "finished": "success",
@@ -222,7 +226,9 @@ class RunsScreen(RunActions):
         muted, accent = colors["text-muted"], colors["primary"]
         look = f"bold {colors[LOOKS[info.status]]}"
         step = f"{info.step}/{info.total_steps}" if info.total_steps else str(info.step)
-        progress = f" {bar(min(1.0, info.step / info.total_steps), PROGRESS)}" if info.total_steps else ""
+        is_wide = self.app.size.width >= WIDE
+        has_bar = bool(info.total_steps) and is_wide
+        progress = f" {bar(min(1.0, info.step / (info.total_steps or 1)), PROGRESS)}" if has_bar else ""
         left = "" if row.seconds_left is None else duration(row.seconds_left)
         return (
             Text("✓" if info.folder in self.marked else " ", style=accent),
@@ -231,7 +237,7 @@ class RunsScreen(RunActions):
             Text.assemble(f"{step:>9}", (progress, accent if info.status == "running" else muted)),
             Text(plain(row.learned)),
             Text(left),
-            Text(blocks(row.course, COURSE), style=accent),
+            Text(blocks(row.course, COURSE if is_wide else SHORT_COURSE), style=accent),
             Text(duration(age(info)), style=muted),
             Text(duration(info.seconds), style=muted),
         )

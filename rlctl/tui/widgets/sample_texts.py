@@ -156,7 +156,9 @@ def response_content(row: Row, course: Content | None = None) -> Content:
     of = say("response {place} of {count}").format(place=place, count=len(row.group.responses))
     of = of if row.group.shown_of is None else say("one of {count} responses").format(count=row.group.shown_of)
     parts = [*head_of_group(row.group, row.step, course), _rule(), Content.styled(of, "$text-muted")]
-    parts += [*_facts(row.response, row.group), *_legend(row.response), text_of(row.response)]
+    parts += [*_facts(row.response, row.group), text_of(row.response)]
+    if legend := list(_legend(row.response)):
+        parts += [_rule(), *legend]  # last: what is looked for is the response
     return Content("\n").join(parts)
 
 
