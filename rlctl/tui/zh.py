@@ -606,6 +606,7 @@ ZH: dict[str, str] = {
     "a regular expression, or letters": "正则表达式，或字母",
     "There are no logs yet; each process writes one.": "还没有日志；每个进程都会写一份。",
     "{name} has written no log": "{name} 没有写日志",
+    "1 line": "1 行",
     "{count} lines": "{count} 行",
     "{count} of {total} lines": "{total} 行中的 {count} 行",
     "What the field is": "字段的含义",

@@ -31,7 +31,8 @@ class LogsPane(Pane):
     DEFAULT_CSS = """
     LogsPane #logs { layout: vertical; height: 1fr; }
     LogsPane #log-list { height: auto; max-height: 6; }
-    LogsPane #log-head { height: auto; padding: 0 1; color: $text-muted; }
+    LogsPane #log-head { height: auto; padding: 0 1; color: $text-muted; display: none; }
+    LogsPane #log-head.-told { display: block; }
     LogsPane #log-filter { display: none; }
     LogsPane #log-filter.-open { display: block; }
     LogsPane #log-view { height: 1fr; }
@@ -136,7 +137,7 @@ class LogsPane(Pane):
                 listed.highlighted = names.index(before)
         self.logs = logs
         if not logs:
-            self.query_one("#log-head", Static).update(say("There are no logs yet; each process writes one."))
+            self._tell(say("There are no logs yet; each process writes one."))
         elif self._wanted is not None:
             found = [place for place, name in enumerate(names) if name.split("/")[-1] == self._wanted]
             if not found:
@@ -155,15 +156,23 @@ class LogsPane(Pane):
         assert self.tail is not None, "a log is shown"
         view = self.query_one(LogView)
         view.border_title = escape(self._opened())
-        parts = [say("{count} lines").format(count=len(view.lines))]
+        count = len(view.lines)
+        parts = [say("1 line") if count == 1 else say("{count} lines").format(count=count)]
         if self.level or self.query_one("#log-filter", Input).value:
-            parts[0] = say("{count} of {total} lines").format(count=len(view.lines), total=len(self.tail.lines))
+            parts[0] = say("{count} of {total} lines").format(count=count, total=len(self.tail.lines))
         if self.level:
             parts.append(say("errors only"))
         if self.tail.skipped:
             parts.append(say("{size} before these lines, b loads more").format(size=_size(self.tail.skipped)))
         parts.append(say("following") if view.follows else say("paused, t follows"))
-        self.query_one("#log-head", Static).update(problem or " · ".join(parts))
+        view.border_subtitle = escape(" · ".join(parts))
+        self._tell(problem)
+
+    def _tell(self, told: str) -> None:
+        """Say above the log why there is none, or why it cannot be read."""
+        head = self.query_one("#log-head", Static)
+        head.set_class(bool(told), "-told")
+        head.update(told)
 
     @on(OptionList.OptionHighlighted, "#log-list")
     def _pick(self, message: OptionList.OptionHighlighted) -> None:
