@@ -111,6 +111,22 @@ def test_evaluations_of_a_reward_that_is_a_number_have_a_curve(run: Path) -> Non
     drive(RlctlApp(run=run), act)
 
 
+def test_a_run_without_groups_shows_no_empty_panels(run: Path) -> None:
+    """Supervised fine-tuning keeps samples, but has neither groups nor rewards."""
+    log = run / "events.jsonl"
+    log.write_text(log.read_text().replace("reward/mean", "policy/loss").replace("group/equal_share", "policy/entropy"))
+    shown = {"prompt": "1+1=", "answer": "2", "responses": [], "rewards": [], "components": [], "weight_version": 1}
+    for step in range(1, 9):
+        SampleFiles(run, "grpo", pytest.fail).write(STEP, step, [shown])
+
+    async def act(screen: MonitorScreen, pilot: Any) -> None:
+        await settled(screen, pilot)
+        assert not screen.query_one("#groups").display
+        assert "groups and responses" not in text_of(screen.app)
+
+    drive(RlctlApp(run=run), act)
+
+
 def test_keys_get_a_turn_between_two_charts(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawn together, the charts of a long run would hold up a key."""
     metrics = {"reward/mean": 1.0, "policy/entropy": 2.0, "policy/grad_norm": 3.0, "time/step": 3.0}

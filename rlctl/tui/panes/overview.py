@@ -154,10 +154,9 @@ class OverviewPane(Pane):
         self.query_one("#top").set_class(has_steps, "-told")
         self._left = view.seconds_left if info is not None and info.status == "running" else None
         self.call_after_refresh(self._show_tiles)  # their panel has no size before it is seen
-        shares = shares_text(stage.steps)
-        self.query_one("#shares", Static).update(shares)
+        self.query_one("#shares", Static).update(shares_text(stage.steps))
         self.query_one("#shares").border_title = say("groups and responses")
-        self.query_one("#groups").set_class(bool(str(shares)) or self._rewards_of is not None, "-told")
+        self._tell_groups()
         self._fit(stage, self._show_curves(stage))
         self.call_after_refresh(self._read_rewards, view, stage.name)
 
@@ -250,7 +249,14 @@ class OverviewPane(Pane):
         rewards = self.query_one("#rewards", Static)
         rewards.border_title = say("rewards of step {step}").format(step=message.step)
         rewards.update(rewards_text(message.groups))
-        self.query_one("#groups").add_class("-told")
+        self._tell_groups()
+
+    def _tell_groups(self) -> None:
+        """Show what there is of groups and rewards: supervised fine-tuning has neither."""
+        parts = [self.query_one(name, Static) for name in ("#shares", "#rewards")]
+        for part in parts:
+            part.display = bool(str(part.content))
+        self.query_one("#groups").set_class(any(part.display for part in parts), "-told")
 
     def _show_curves(self, stage: StageView) -> int:
         """The main chart, and a chart for each other curve: how many. Those that are 0 throughout are only named."""
