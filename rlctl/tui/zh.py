@@ -550,6 +550,8 @@ ZH: dict[str, str] = {
     "newest": "最新值",
     "age": "多久以前",
     "took": "用时",
+    "1 run": "1 个任务",
+    "{all} runs": "{all} 个任务",
     "{shown} of {all} runs": "共 {all} 个任务，显示 {shown} 个",
     "no runs in {folder}; rlctl launch starts one": "{folder} 里没有任务；用 rlctl launch 启动",
     "/ filters: words of a name or a status": "/ 筛选：名称或状态中的字词",

@@ -21,6 +21,7 @@ from rlctl.tui.run_rows import COLUMNS, RunRows, matching
 from rlctl.tui.screens.compare import CompareScreen, compare, told_apart
 from rlctl.tui.screens.monitor import MonitorScreen
 from rlctl.tui.screens.runs import RunsScreen
+from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.metric_plot import MetricPlot
 from rlctl.tui.widgets.run_texts import LONGEST_NAME
 from tests.tui.conftest import drive, settled, text_of
@@ -172,7 +173,7 @@ def test_two_runs_are_compared(folder: Path) -> None:
         await pilot.press("enter")
         await settled(page, pilot)
         assert page.query_one("#compare-tabs", TabbedContent).active == "metrics"
-        curves = page.query_one(MetricPlot)._curves
+        curves = page.query_one("MetricBrowser MetricPlot", MetricPlot)._curves
         assert [(curve.letter, curve.metric, curve.run) for curve in curves] == [
             ("A", "reward/mean", "second"),
             ("B", "reward/mean", "first"),
@@ -329,3 +330,37 @@ def test_a_terminal_of_80_columns_shows_what_was_learned_whole(folder: Path) -> 
         assert "━━━━━━" in line
 
     drive(RlctlApp(runs_folder=folder), act, size=(80, 24))
+
+
+def test_a_tall_terminal_shows_what_both_runs_learned_below_their_settings(folder: Path) -> None:
+    async def act(screen: RunsScreen, pilot: Any) -> None:
+        page = CompareScreen(folder / "first", folder / "second")
+        screen.app.push_screen(page)
+        await settled(page, pilot)
+        plot = page.query_one("#both", MetricPlot)
+        assert plot.display
+        assert plot.metrics == ["reward/mean"]
+        assert plot.region.bottom >= page.query_one(Footer).region.y - 1, "nothing is empty below it"
+        await pilot.resize_terminal(80, 24)
+        await settled(page, pilot)
+        assert not plot.display
+
+    drive(RlctlApp(runs_folder=folder), act, size=(120, 40))
+
+
+def test_a_setting_of_a_stage_is_explained_as_that_of_a_run(folder: Path) -> None:
+    for name, rate in (("first", "5.0e-6"), ("third", "6.0e-6")):
+        with (folder / name / "config.yaml").open("a") as file:
+            file.write(f"stages:\n- {{name: sft, train: {{optimizer: {{lr: {rate}}}}}}}\n- {{name: rl}}\n")
+
+    async def act(screen: RunsScreen, pilot: Any) -> None:
+        page = CompareScreen(folder / "first", folder / "third")
+        screen.app.push_screen(page)
+        await settled(page, pilot)
+        assert page.compared is not None
+        place = [item.key for item in page.compared.differences].index("stages[0].train.optimizer.lr")
+        page.query_one(DataTable).move_cursor(row=place)
+        await pilot.pause()
+        assert "earning rate" in str(page.query_one("#key-told", Static).render())
+
+    drive(RlctlApp(runs_folder=folder), act)

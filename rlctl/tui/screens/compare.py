@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,13 +22,16 @@ from rlctl.tui.navigation import navigation
 from rlctl.tui.screens.page import Page
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.head import Head
-from rlctl.tui.widgets.metric_browser import MetricBrowser
-from rlctl.tui.widgets.metric_plot import Source
+from rlctl.tui.widgets.metric_browser import FIRST, MetricBrowser
+from rlctl.tui.widgets.metric_plot import MetricPlot, Source
 from rlctl.tui.widgets.pages import Pages, numbered
 from rlctl.tui.widgets.table import Table
 
 if TYPE_CHECKING:
     from rlctl.translation.difference import Difference
+
+OF_A_STAGE = re.compile(r"stages\[\d+\]\.")
+"""What the key of a stage's setting begins with; its meaning is that of the same key outside of stages."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +83,17 @@ def told_apart(first: Path, second: Path) -> tuple[str, str]:
 
 
 class CompareScreen(Page):
-    """A tab of settings that differ, and one of metrics."""
+    """A tab of settings that differ, with what both runs learned where there is room for it, and a tab of metrics."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high"), (30, "-tall")]
     DEFAULT_CSS = """
     CompareScreen #compare-tabs, CompareScreen DataTable { height: 1fr; }
     CompareScreen #differences-told { height: auto; padding: 0 1; }
     CompareScreen #key-told { height: auto; max-height: 8; }
+    CompareScreen #both { display: none; height: 1fr; min-height: 10; }
+    CompareScreen.-tall #both.-told { display: block; }
+    CompareScreen.-tall #differences { height: auto; min-height: 6; max-height: 50%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1", "tab('config')", say("Config"), id="compare.config"),
@@ -113,6 +121,7 @@ class CompareScreen(Page):
                 yield Static(say("reading both runs ..."), id="differences-told", markup=False)
                 yield Table(id="differences", cursor_type="row", classes="panel")
                 yield Static("", id="key-told", classes="panel", markup=False)
+                yield MetricPlot(id="both", classes="panel")
             with TabPane(numbered(2, say("Metrics")), id="metrics"):
                 yield MetricBrowser()
         yield Footer()
@@ -149,6 +158,10 @@ class CompareScreen(Page):
             table.add_row(*map(Text, (item.key, _shown(item.first.value), _shown(item.second.value))))
         if compared.sources:
             self.query_one(MetricBrowser).show(compared.sources)
+            known = {name for source in compared.sources for name in source.stage.steps.columns}
+            plot = self.query_one("#both", MetricPlot)
+            plot.set_class(bool(first := [name for name in FIRST if name in known][:1]), "-told")
+            plot.show(compared.sources, first)
 
     @on(DataTable.RowHighlighted)
     def _explain(self, message: DataTable.RowHighlighted) -> None:
@@ -159,7 +172,7 @@ class CompareScreen(Page):
             return
         item = self.compared.differences[message.cursor_row]
         try:
-            told = without_markup(explain(item.key).help)
+            told = without_markup(explain(OF_A_STAGE.sub("", item.key)).help)
         except RlctlError:  # the number of stages or entries is no key
             told = ""
         values = zip(self._names, (item.first.value, item.second.value), strict=True)

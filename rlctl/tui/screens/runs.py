@@ -167,7 +167,10 @@ class RunsScreen(RunActions):
         self.marked = [folder for folder in self.marked if any(row.info.folder == folder for row in self._found)]
         self._fill(under)
         self._show_below()
-        told = say("{shown} of {all} runs") if self._found else say("no runs in {folder}; rlctl launch starts one")
+        told = say("no runs in {folder}; rlctl launch starts one")
+        if self._found:
+            whole = say("1 run") if len(self._found) == 1 else say("{all} runs")
+            told = whole if len(found) == len(self._found) else say("{shown} of {all} runs")
         self.query_one("#runs-told", Static).display = not self._found
         self.query_one("#runs-told", Static).update(told.format(shown=0, all=0, folder=self.folder))
         running = sum(row.info.status == "running" for row in self._found)
