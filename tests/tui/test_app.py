@@ -162,6 +162,25 @@ def test_letters_of_jump_mode_are_told_apart() -> None:
     assert len(set(LETTERS)) == len(LETTERS) == 62
 
 
+def test_the_palette_looks_as_other_boxes_do(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await pilot.press("ctrl+p")
+        palette = screen.app.screen
+        palette.query_one(Input).value = "lr"
+        for _ in range(100):
+            if palette.query_one("CommandList").has_class("--visible"):
+                break
+            await pilot.pause(0.05)
+        await pilot.pause()
+        lines = text_of(screen.app).splitlines()
+        [typed] = [place for place, line in enumerate(lines) if "│ lr " in line]
+        assert "╭" in lines[typed - 1]
+        assert "╯" in lines[typed + 1]
+        assert "╭" in lines[typed + 2], "what it finds is a panel"
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
 def test_the_palette_leads_to_a_field_and_runs_a_key(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await choose(pilot, screen, "ctrl+p", "optimizer.lr")
