@@ -514,12 +514,17 @@ class RlctlApp(App[RlctlError]):
         for screen in self.screen_stack:
             if take := getattr(screen, "take_typed", None):
                 take()
-        if not any(_is_unsaved(screen) for screen in self.screen_stack):
+        invalid = [key for screen in self.screen_stack for key in getattr(screen, "invalid_keys", list)()]
+        is_unsaved = any(_is_unsaved(screen) for screen in self.screen_stack)
+        if not (is_unsaved or invalid):
             self.exit()
             return
         question = say(
             "There are unsaved changes. rlctl keeps them and offers to restore them when you open the file again. Quit?"
         )
+        if invalid:
+            told = say("{key} has an invalid value, which is not kept.").format(key=invalid[0])
+            question = f"{told}\n{question if is_unsaved else say('Quit?')}"
         self.push_screen(AskScreen(question, say("Quit")), lambda yes: self.exit() if yes else None)
 
     def _fatal_error(self) -> None:

@@ -274,6 +274,8 @@ ZH: dict[str, str] = {
     "undone: {label}": "已撤销：{label}",
     "redone: {label}": "已重做：{label}",
     "{key} is no field of this config": "{key} 不是这份配置的字段",
+    "{key} has an invalid value, which is not kept.": "{key} 的值无效，不会保留。",
+    "Quit?": "退出？",
     "undone: the invalid value of {key}": "已撤回：{key} 的无效值",
     "{key} has an invalid value: change it, or undo it with ctrl+z": "{key} 的值无效：请修改，或按 ctrl+z 撤销",
     "go to a field first": "请先移到一个字段上",

@@ -71,7 +71,8 @@ def test_a_value_from_a_variable_is_shown_as_it_is_now_on_one_line(file: Path, m
         shown = text_of(screen.app)
         assert re.search(r"responses_per_prompt +(\S* +)?= 4 ", shown)
         assert re.search(r"balance +(\S* +)?= false ", shown)
-        assert re.search(r"follows +the environment's ROLLOUT_N, else 4", shown)
+        assert "follows ROLLOUT_N · " in shown
+        assert "the environment's ROLLOUT_N, else 4" in str(screen.query_one("#help-text", Static).content)
         assert not screen.query("FieldRow.-two")
         field = row(screen, "batch.responses_per_prompt")
         field.focus_field()
@@ -82,6 +83,32 @@ def test_a_value_from_a_variable_is_shown_as_it_is_now_on_one_line(file: Path, m
         assert screen.session.config.batch.responses_per_prompt == 6
         await pilot.press("escape")
         assert re.search(r"responses_per_prompt +6 ", text_of(screen.app))
+
+    drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_what_does_not_fit_is_not_lost_unasked(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await screen.jump(("batch", "prompts_per_step"))
+        await pilot.press("end", "x")
+        await settled(screen, pilot)
+        field = row(screen, "batch.prompts_per_step")
+        assert field.has_class("-wrong")
+        await pilot.press("escape")
+        await settled(screen, pilot)
+        shown = text_of(screen.app)
+        assert re.search(r"prompts_per_step +8x ", shown), "the value that does not fit, not that of the config"
+        assert "✗ is '8x'" in shown, "without the key above it"
+        await pilot.press("escape", "escape")
+        await settled(screen, pilot)
+        told = text_of(screen.app)
+        assert "batch.prompts_per_step has an invalid value, which is not kept." in told
+        assert "There are changes" not in told
+        await pilot.press("c", "ctrl+q")
+        await settled(screen, pilot)
+        assert "batch.prompts_per_step has an invalid value" in text_of(screen.app)
+        await pilot.press("escape")
+        assert screen.is_current
 
     drive(RlctlApp(session=Session.open(file)), act)
 

@@ -345,6 +345,10 @@ class EditorScreen(EditorFiles):
             if row.is_wrong:
                 self._drafts[row.view.path] = row.draft
 
+    def invalid_keys(self) -> list[str]:
+        self._keep_drafts()
+        return [dotted(path) for path in self._drafts]
+
     def _is_whole(self) -> bool:
         if not super()._is_whole():
             return False

@@ -175,11 +175,19 @@ class EditorFiles(Page):
     def leave_file(self) -> None:
         """Leave, with a question where something would be lost."""
         self.take_typed()
-        if self.readonly or not recovery.is_at_stake(self.session):
+        is_changed, invalid = recovery.is_at_stake(self.session), self.invalid_keys()
+        if self.readonly or not (is_changed or invalid):
             self._go()
             return
-        answers = [("s", say("Save and leave")), ("l", say("Leave without them")), ("c", say("Stay"))]
-        self.app.push_screen(ChooseScreen(say("There are changes that are not saved."), answers), self._left)
+        told = [say("There are changes that are not saved.")] if is_changed else []
+        told += [say("{key} has an invalid value, which is not kept.").format(key=key) for key in invalid[:1]]
+        answers = [("s", say("Save and leave"))] if is_changed else []
+        answers += [("l", say("Leave without them")), ("c", say("Stay"))]
+        self.app.push_screen(ChooseScreen("\n".join(told), answers), self._left)
+
+    def invalid_keys(self) -> list[str]:
+        """The keys whose typed values do not fit: they are neither saved nor kept."""
+        return []
 
     def _left(self, answer: str | None) -> None:
         if answer == "l":

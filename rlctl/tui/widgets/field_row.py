@@ -107,8 +107,8 @@ class FieldInput(Line):
     """
 
     virtual_size = Reactive(Size(0, 0), layout=False)
-    seen = ""
-    """What is shown instead of the text while the cursor is elsewhere."""
+    seen = "", ""
+    """A text, and what is shown instead of it while the cursor is elsewhere."""
 
     class Pasted(Message):
         """A text of several lines was pasted."""
@@ -121,7 +121,8 @@ class FieldInput(Line):
         if self.has_focus or self.password or not self.value:
             return super().render_line(y)
         width = self.size.width
-        text = Segment(shortened(self.seen or self.value, width - 1))
+        link, now = self.seen
+        text = Segment(shortened(now if self.value == link else self.value, width - 1))
         return Strip([text]).extend_cell_length(width).apply_style(self.rich_style)
 
     def _on_paste(self, event: Paste) -> None:
@@ -224,7 +225,7 @@ class FieldRow(Widget, can_focus=True):
             password=self.view.info.secret and not self.view.is_linked,
             suggester=PathSuggester() if is_path else None,
         )
-        field.seen = self._seen
+        field.seen = self.view.text, self._seen
         return field
 
     @property
@@ -269,15 +270,20 @@ class FieldRow(Widget, can_focus=True):
         line = line.rstrip()
         if self._problem and not self.has_class("-two"):
             before = MARK + columns.name + GAP + columns.value + GAP
-            line = Content.assemble(line[:before], (f"✗ {' '.join(self._problem.split())}", "$error"))
+            line = Content.assemble(line[:before], (f"✗ {self._reason}", "$error"))
         if not (below := self._told_below()):
             return line
         return Content.assemble(line, "\n", " " * (MARK + 1), below)
 
     def _told_below(self) -> Content | None:
         if self._problem:
-            return Content.styled(f"✗ {' '.join(self._problem.split())}", "$error")
+            return Content.styled(f"✗ {self._reason}", "$error")
         return None
+
+    @property
+    def _reason(self) -> str:
+        """Why what was typed does not fit, on one line, without the key that stands above it."""
+        return " ".join(self._problem.split()).removeprefix(f"'{dotted(self.view.path)}' ")
 
     @property
     def is_edited(self) -> bool:
@@ -338,8 +344,8 @@ class FieldRow(Widget, can_focus=True):
                     select.value = self._now()
         elif found := self.query(FieldInput):
             field = found.first()
-            if field.seen != self._seen:
-                field.seen = self._seen
+            if field.seen != (view.text, self._seen):
+                field.seen = view.text, self._seen
                 field.refresh()
             if field.value != view.text and (discard_typed or not field.has_focus):
                 self._taken = None
