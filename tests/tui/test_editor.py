@@ -321,7 +321,7 @@ def test_findings_of_one_cause_are_one_entry_and_notes_are_folded(file: Path) ->
 
         [paths] = [text for text in shown() if "t.parquet" in text]
         assert "u.parquet" in paths
-        assert paths.startswith("[$warning"), "the run may be for another machine"
+        assert paths.startswith("! "), "a warning: the run may be for another machine"
         assert "Enter lists them" in shown()[-1]
         before = len(shown())
         await pilot.press("2", "end", "enter")
