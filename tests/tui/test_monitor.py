@@ -96,6 +96,10 @@ def test_a_page_is_styled_once_before_its_first_frame(run: Path, monkeypatch: py
     async def act(screen: MonitorScreen, pilot: Any) -> None:
         assert not any(styled)
         await pilot.resize_terminal(60, 15)
+        for _ in range(200):
+            if any(styled):
+                break
+            await pilot.pause(0.02)
         assert any(styled)
 
     drive(RlctlApp(run=run), act)
