@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rlctl.cli import arguments, diagnostics, jobs, output, progress, scaled, summary
-from rlctl.cli.plan_text import batch_lines, machines, ranges, schedule_line
+from rlctl.cli.plan_text import batch_lines, machines, on_devices, schedule_line
 from rlctl.common.errors import ExitCode, PlanError, UsageError
 from rlctl.common.messages import text
-from rlctl.common.messages.reasons import lines_of, said
+from rlctl.common.messages.reasons import COMMAS, lines_of, said, together, translated
 from rlctl.common.numbers import natural
 
 if TYPE_CHECKING:
@@ -295,10 +295,9 @@ def compact(made: Plan) -> list[str]:
     """A plan in a few lines."""
     lines = [machines(made)]
     for stage in made.stages:
-        roles = ", ".join(
-            f"{role.role} {role.engine} {text('plan-on', devices=ranges(role.devices))}" for role in stage.roles
-        )
-        lines += [f"  {stage.name}: {roles}", f"    {', '.join(batch_lines(stage.batch))}"]
+        roles = together(f"{role.role} ({role.engine}) {on_devices(role)}" for role in stage.roles)
+        batch = together(batch_lines(stage.batch), COMMAS)
+        lines += [f"  {stage.name}: {translated(roles)}", f"    {translated(batch)}"]
         lines.append(f"    {schedule_line(stage.schedule)}")
         lines += [f"    {note}" for note in stage.notes]
     return lines

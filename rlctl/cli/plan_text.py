@@ -164,7 +164,12 @@ def _shares(role: RolePlan, policy: RolePlan | None) -> list[str]:
 
 
 def _where(role: RolePlan) -> list[str]:
-    return [text("plan-on", devices=ranges(role.devices))] if role.devices else []
+    return [on_devices(role)] if role.devices else []
+
+
+def on_devices(role: RolePlan) -> str:
+    """The devices of a role, or that it is on the CPU."""
+    return text("plan-on", devices=ranges(role.devices), count=len(role.devices))
 
 
 def ranges(numbers: Sequence[int]) -> str:

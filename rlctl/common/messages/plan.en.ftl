@@ -36,7 +36,11 @@ plan-engines = { $engine }, { $count ->
        *[other] { " of " }{ $each } GPUs
     }
 plan-turns = takes turns with policy
-plan-on = on { $devices }
+plan-on = { $count ->
+        [0] on the CPU
+        [one] on device { $devices }
+       *[other] on devices { $devices }
+    }
 
 plan-batch = batch
 plan-schedule = schedule

@@ -18,7 +18,10 @@ plan-engines = { $engine }，{ $count } 个引擎{ $each ->
        *[other] ，每个 { $each } 张 GPU
     }
 plan-turns = 与 policy 轮流使用
-plan-on = 设备 { $devices }
+plan-on = { $count ->
+        [0] 在 CPU 上
+       *[other] 在设备 { $devices } 上
+    }
 
 plan-batch = batch
 plan-schedule = 进度安排
