@@ -168,7 +168,7 @@ LACKS: Mapping[str, tuple[str, str]] = {
         "the engine's default applies; memory and speed may differ, results don't",
     ),
     "critic.memory": (
-        "memory setting of this kind for the critic",
+        "such memory setting for the critic",
         "the engine's default applies; memory and speed may differ, results don't",
     ),
     "critic.fused_kernels": (

@@ -239,7 +239,9 @@ def _write_train(view: Writing) -> Iterator[Out]:
         yield from _write_source(view, root, ("data", "train", index), source)
         yield from experiences.write_order(view, root)
     if len(sources) > 1 and view.get("data.mixing") == "weighted_exact":
-        yield Inexpressible((view.to("data.mixing"),), "Trinity samples its task sets in proportion")
+        yield Inexpressible(
+            (view.to("data.mixing"),), "Trinity cannot fix how many prompts of a batch come from each task set"
+        )
 
 
 def _write_source(view: Writing, root: Any, place: tuple[Any, ...], source: Mapping[str, Any]) -> Iterator[Out]:

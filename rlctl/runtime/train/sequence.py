@@ -81,8 +81,8 @@ class SequenceGroup:
         if every % self.size or (shared % self.size and self.size % shared):
             raise PlanError(
                 said(
-                    "train.engine.ulysses_sequence_parallel_size is {size}, which does not divide {every} heads, "
-                    "{shared} with keys",
+                    "train.engine.ulysses_sequence_parallel_size is {size}, which does not divide the model's {every} "
+                    "attention heads and {shared} key-value heads",
                     size=self.size,
                     every=every,
                     shared=shared,

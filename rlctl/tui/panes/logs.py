@@ -42,7 +42,7 @@ class LogsPane(Pane):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", say("Filter"), id="logs.filter", key_display="/", tooltip=say(
-            "By a regular expression, or letters"
+            "Lines that match a regular expression or have these letters in order"
         )),
         Binding("x", "errors", say("Errors only"), id="logs.errors", tooltip=say("Lines that look like an error, or all")),
         Binding("t", "follow", say("Follow"), id="logs.follow", tooltip=say("Go to the end, and stay there as it grows")),
@@ -74,7 +74,7 @@ class LogsPane(Pane):
             yield OptionList(id="log-list", classes="panel", markup=False)
             with Vertical():
                 yield Static("", id="log-head", markup=False)
-                yield Line(placeholder=say("a regular expression, or letters"), id="log-filter", compact=True)
+                yield Line(placeholder=say("a regular expression, or letters in order"), id="log-filter", compact=True)
                 yield LogView(id="log-view", classes="panel")
 
     def on_mount(self) -> None:
