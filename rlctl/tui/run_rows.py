@@ -49,6 +49,10 @@ class Column:
     """What it is sorted by."""
     falling: bool = False
     """Whether the highest comes first when it is first sorted by."""
+    at_least: int = 0
+    """Cells of a terminal that has room for it."""
+    optional: bool = False
+    """Whether it is left out if no run has a value."""
 
 
 COLUMNS = (
@@ -56,10 +60,10 @@ COLUMNS = (
     Column(later("status"), lambda row: row.info.status),
     Column(later("step"), lambda row: row.info.step, falling=True),
     Column(later("newest"), lambda row: (row.value is not None, row.value or 0.0), falling=True),
-    Column(later("time left"), lambda row: (row.seconds_left is None, row.seconds_left or 0.0)),
+    Column(later("time left"), lambda row: (row.seconds_left is None, row.seconds_left or 0.0), optional=True),
     Column(later("course"), lambda row: len(row.course), falling=True),
     Column(later("age"), lambda row: row.info.started, falling=True),
-    Column(later("took"), lambda row: row.info.seconds, falling=True),
+    Column(later("took"), lambda row: row.info.seconds, falling=True, at_least=120),
 )
 
 

@@ -247,11 +247,30 @@ def test_a_row_says_how_a_run_is_and_where_it_goes(folder: Path) -> None:
         cells = {
             str(row[1]): [str(cell).strip() for cell in row] for row in map(table.get_row_at, range(table.row_count))
         }
-        assert cells["first"][2:7] == ["✓ finished", "9/9 ━━━━━━", "0.9 reward", "", "▁▂▃▄▅▅▆▇█"]
+        assert cells["first"][2:6] == ["✓ finished", "9/9 ━━━━━━", "0.9 reward", "▁▂▃▄▅▅▆▇█"]
         assert cells["second"][2] == "✗ failed"
-        assert cells["third"][6] == "▁▁▁▁▁▁"
+        assert cells["third"][5] == "▁▁▁▁▁▁"
 
     drive(RlctlApp(runs_folder=folder), act, (160, 40))
+
+
+@pytest.mark.parametrize(("width", "shown"), [(80, ["course", "age ▼"]), (120, ["course", "age ▼", "took"])])
+def test_the_table_of_runs_fits_its_screen(folder: Path, width: int, shown: list[str]) -> None:
+    """No run goes on, so none has time left."""
+
+    async def act(screen: Any, pilot: Any) -> None:
+        await pilot.press("a")
+        await settled(pilot.app.screen, pilot)
+        table = pilot.app.screen.query_one(DataTable)
+        heads = [str(column.label) for column in table.ordered_columns]
+        assert heads[1:] == ["name", "status", "step", "newest", *shown]
+        assert table.max_scroll_x == 0
+        await pilot.press("s")
+        await pilot.pause()
+        heads = [str(column.label) for column in table.ordered_columns]
+        assert heads[-1] == "took ▼" if width == 120 else heads[1].startswith("name ")
+
+    drive(RlctlApp(runs_folder=folder), act, (width, 30))
 
 
 def test_the_bell_rings_when_a_run_ends(folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -98,8 +98,8 @@ class RunsScreen(RunActions):
         self._names: dict[Path, str] = {}
         """What each run is called."""
         self._shown: list[Row] = []
-        self._ordered: tuple[int, bool] | None = None
-        """The order that the heads of the columns tell."""
+        self._heads: tuple[int, bool, list[int]] | None = None
+        """The order that the heads of the columns tell, and the places of the columns that are there."""
         self._looking = False
 
     def compose(self) -> ComposeResult:
@@ -204,24 +204,36 @@ class RunsScreen(RunActions):
     def _fill(self, under: Row | None) -> None:
         """Show the rows; where they are the same ones, only their cells change, and what is in sight stays there."""
         table, folders = self._table, [str(row.info.folder) for row in self._shown]
-        order = (self.sorted_by, self.falling)
-        if order != self._ordered:
-            self._ordered = order
+        cells = [self._cells(row) for row in self._shown]
+        places = self._places(cells)
+        heads = (self.sorted_by, self.falling, places)
+        if heads != self._heads:
+            self._heads = heads
             table.clear(columns=True)
             table.add_column(" ", key="mark")
-            for place, known in enumerate(COLUMNS):
+            for place in places:
                 sign = "" if place != self.sorted_by else " ▼" if self.falling else " ▲"
-                table.add_column(f"{say(known.title)}{sign}", key=str(place))
+                table.add_column(f"{say(COLUMNS[place].title)}{sign}", key=str(place))
+        lines = [[line[0], *(line[1 + place] for place in places)] for line in cells]
         if folders != [key.value for key in table.rows]:
             table.clear()
-            for row, folder in zip(self._shown, folders, strict=True):
-                table.add_row(*self._cells(row), key=folder)
+            for line, folder in zip(lines, folders, strict=True):
+                table.add_row(*line, key=folder)
             if under is not None and str(under.info.folder) in folders:
                 table.move_cursor(row=folders.index(str(under.info.folder)))
             return
-        for place, row in enumerate(self._shown):
-            for column, cell in enumerate(self._cells(row)):
+        for place, line in enumerate(lines):
+            for column, cell in enumerate(line):
                 table.update_cell_at(Coordinate(place, column), cell, update_width=True)
+
+    def _places(self, cells: Sequence[Sequence[Text]]) -> list[int]:
+        """The places of the columns that have room, and a value if they are optional."""
+        return [
+            place
+            for place, column in enumerate(COLUMNS)
+            if self.app.size.width >= column.at_least
+            and (not column.optional or any(str(line[1 + place]) for line in cells))
+        ]
 
     def _cells(self, row: Row) -> tuple[Text, ...]:
         info = row.info
@@ -252,8 +264,8 @@ class RunsScreen(RunActions):
 
     @on(DataTable.HeaderSelected)
     def _sort_by(self, message: DataTable.HeaderSelected) -> None:
-        if message.column_index > 0:
-            self._sort(message.column_index - 1)
+        if message.column_index > 0 and self._heads is not None:
+            self._sort(self._heads[2][message.column_index - 1])
 
     @on(Input.Changed, "#runs-filter")
     def _filter(self) -> None:
@@ -270,7 +282,8 @@ class RunsScreen(RunActions):
         self._show()
 
     def action_sort(self) -> None:
-        self._sort((self.sorted_by + 1) % len(COLUMNS))
+        places = self._heads[2] if self._heads is not None else [self.sorted_by]
+        self._sort(next((place for place in places if place > self.sorted_by), places[0]))
 
     def action_turn(self) -> None:
         self._sort(self.sorted_by)
