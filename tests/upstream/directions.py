@@ -442,7 +442,8 @@ The same comparison in all fifteen directions, done by hand in November 2026 wit
 
 The targets accept every written file, and every difference is reported, since two faults were fixed: a verl config without training data lost that on
 the way to verl, which then trains on its default file; and the batch of a supervised run on fewer devices than a replica takes was left to ROLL's
-default. One LoRA script could not be judged on the way to Trinity-RFT, whose loader opens its model.
+default. The one exception is the verl script without training data: Trinity-RFT refuses it because it has no task set, as `convert` says, and verl
+itself stops at its data. One LoRA script could not be judged on the way to Trinity-RFT, whose loader opens its model.
 
 bash ran the 136 scripts with a stand-in for Python that keeps its arguments. rlctl reads 111 as bash started them. 16 ask the machine whether it has
 NPUs, and rlctl says what it assumes; of 7 the stand-in lost the launcher's flags, which rlctl reads. 2 are refused: one only starts other scripts, and
