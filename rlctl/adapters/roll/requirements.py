@@ -126,7 +126,11 @@ def _is_agentic(values: Values) -> bool:
 ROWS: tuple[Requirement, ...] = (
     Requirement(
         "actor_train.data_args.file_name",
-        lambda v: _is_rlvr(v) and not any(files_of(v["actor_train.data_args.file_name"])),
+        lambda v: (
+            _is_rlvr(v)
+            and v.written("actor_train")  # on-policy distillation trains student_train
+            and not any(files_of(v["actor_train.data_args.file_name"]))
+        ),
         "actor_train.data_args.file_name names no file",
         "roll/datasets/dataset.py, get_dataset",
         "name the training data in actor_train.data_args.file_name",

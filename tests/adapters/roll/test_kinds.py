@@ -14,6 +14,7 @@ from rlctl.config import Loaded, Source, config_from
 from rlctl.config.sections.agents import EnvironmentAgent
 from rlctl.config.sections.train import Megatron
 from rlctl.documents import read_yaml
+from rlctl.translation.acceptance import findings_of
 from rlctl.translation.translate import convert, read_document, translate_loaded, write
 
 from .texts import AGENTIC, RLVR, bucket, read, written
@@ -91,6 +92,12 @@ teacher:
 )
 def test_a_file_s_own_keys_tell_its_pipeline(text: str, kind: str) -> None:
     assert ROLL.detect(read_yaml(text, "run.yaml")).kind == kind
+
+
+@pytest.mark.parametrize("text", [SFT, DPO, DISTILL, STUDENT, AGENTIC])
+def test_only_the_rlvr_pipeline_needs_data_of_actor_train(text: str) -> None:
+    loaded, report = read(text)
+    assert "actor_train.data_args.file_name" not in {item.key for item in findings_of("roll", loaded, report)}
 
 
 def test_a_step_of_supervised_training_is_one_optimizer_step() -> None:
