@@ -32,7 +32,18 @@ from rlctl.common.filenames import SCRIPT_ENDINGS
 from rlctl.common.messages import text
 from rlctl.common.messages.reasons import parts_of, spoken, together, translated
 from rlctl.common.ranks import Rank
-from rlctl.common.report import Bucket, Entry, Finding, Level, Origin, OriginEntry, Report, without_requests
+from rlctl.common.report import (
+    ALWAYS,
+    UNWRITTEN,
+    Bucket,
+    Entry,
+    Finding,
+    Level,
+    Origin,
+    OriginEntry,
+    Report,
+    without_requests,
+)
 from rlctl.common.report_lines import (
     OF_THE_READING,
     Cause,
@@ -55,8 +66,6 @@ _LEVEL_MARKS = {
     Level.WARNING: ("!", layout.YELLOW),
     Level.NOTE: ("·", layout.CYAN),
 }
-_NO_FORMULAS = ("the target always does this", "the default, so nothing is written")
-"""Notes on targets that say nothing of how a value was computed."""
 _BUCKET_MARKS = {
     Bucket.UNKNOWN: ("?", layout.RED),
     Bucket.UNSUPPORTED: ("✗", layout.RED),
@@ -396,7 +405,12 @@ def _computed(entries: Iterable[Entry]) -> Iterator[layout.Item]:
             groups.setdefault(same, []).append(entry)
     told: set[str] = set()
     for group in groups.values():
-        notes = [note for entry in group for note in parts_of(entry.note) if note not in told and _is_formula(note)]
+        notes = [
+            note
+            for entry in group
+            for note in parts_of(entry.note)
+            if note not in told and note not in (ALWAYS, UNWRITTEN)
+        ]
         told.update(notes)
         mark, style = _BUCKET_MARKS[group[0].bucket]
         shared = [target for target in group[0].targets if all(target in entry.targets for entry in group)]
@@ -414,11 +428,6 @@ def _computed(entries: Iterable[Entry]) -> Iterator[layout.Item]:
 def _has_targets(entry: Entry, targets: Sequence[tuple[str, Any]]) -> bool:
     """Whether exactly these values were computed of an entry."""
     return [target for target in entry.targets if _is_new(entry, target[1])] == targets
-
-
-def _is_formula(note: str) -> bool:
-    """Whether a note tells how a value was computed, rather than that it follows from the key beside it."""
-    return note not in _NO_FORMULAS and not note.startswith("follows from ")
 
 
 def _is_new(entry: Entry, value: Any) -> bool:

@@ -63,6 +63,10 @@ class Origin(StrEnum):
     CARRIED = "carried"
 
 
+ALWAYS = "the target always does this"
+"""The note on a value that the target needs no key for."""
+UNWRITTEN = "the default, so nothing is written"
+"""The note on a value that is the target's own default."""
 FACTS = ("dataset_rows", "explorer_gpus", "stage")
 """What a user may state of a run that no config says. Texts ask for one as ``state dataset_rows``; a command line takes it with
 ``--assume``, the app in a window of its own."""

@@ -177,12 +177,12 @@ def _cause(item: Finding) -> tuple[object, ...]:
 
 def _named(findings: Sequence[Finding]) -> list[str]:
     """The paths or unknown keys that findings are about, each with its line; empty if they are about something else."""
-    paths = [item.key if item.code == "unknown-key" else str(item.params.get("path") or "") for item in findings]
-    if not all(paths):
+    names = [item.key if item.code == "unknown-key" else str(item.params.get("path") or "") for item in findings]
+    if not all(names):
         return []
-    lines = {path: item.at.line if item.at else 0 for path, item in zip(paths, findings, strict=True)}
+    lines = {name: item.at.line if item.at else 0 for name, item in zip(names, findings, strict=True)}
     ordered = sorted(lines.items(), key=lambda item: item[1])
-    return [text("name-place", name=each, line=line) if line else each for each, line in ordered]
+    return [text("name-place", name=name, line=line) if line else name for name, line in ordered]
 
 
 def _varied(messages: Sequence[str]) -> list[str]:

@@ -11,10 +11,10 @@ from rlctl.adapters.engine.dialect import File
 from rlctl.adapters.engine.lacking import lacking
 from rlctl.adapters.engine.matrix import Meaning, meanings
 from rlctl.adapters.engine.tree import find
-from rlctl.adapters.engine.writing import ALWAYS, WriteOutcome
+from rlctl.adapters.engine.writing import WriteOutcome
 from rlctl.common.messages.reasons import said, together
 from rlctl.common.ranks import Rank, rank_of
-from rlctl.common.report import Bucket, Entry, Finding, Level, finding, option_for_fact
+from rlctl.common.report import ALWAYS, Bucket, Entry, Finding, Level, finding, option_for_fact
 from rlctl.common.report_lines import framework
 from rlctl.documents import parse_dotted
 

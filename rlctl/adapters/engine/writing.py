@@ -15,7 +15,7 @@ from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import CHOICES, ROLE_ENGINES, find, put
 from rlctl.common.messages.reasons import COMMAS, said, together
 from rlctl.common.records import record
-from rlctl.common.report import Finding, Level, Origin, OriginEntry, finding, option_for_fact
+from rlctl.common.report import ALWAYS, UNWRITTEN, Finding, Level, Origin, OriginEntry, finding, option_for_fact
 from rlctl.common.report_lines import framework
 from rlctl.config import Config, Source, to_plain
 from rlctl.config.fields import Choice
@@ -27,8 +27,6 @@ from rlctl.documents.yaml_write import inline_text
 _VARIABLE = re.compile(r"\$\{oc\.env:[^{}]*\}")
 """The value of one environment variable, which is text."""
 _NODE = re.compile(r"(?<!\\)\$\{([A-Za-z_][\w.]*)\}")
-ALWAYS = "the target always does this"
-"""Of a value that the target needs no key for."""
 NAMING: Mapping[KeyPath, tuple[str, ...]] = {
     ("data", "train"): ("path",),
     ("data", "eval"): ("path",),
@@ -468,7 +466,7 @@ class Writer:
             return
         if value == _default_at(path):
             if self.out.fate_of(path) is None:
-                self.out.fates[path] = WriteOutcome(notes=["the default, so nothing is written"])
+                self.out.fates[path] = WriteOutcome(notes=[UNWRITTEN])
             return
         if isinstance(value, (dict, list)) and ".".join(str(p) for p in path if not isinstance(p, int)) in _sections():
             return

@@ -30,6 +30,7 @@ from rlctl.adapters.verl.warmup import Ticks, moves_alike, run_ticks, warmup
 from rlctl.common.messages.reasons import said
 from rlctl.common.numbers import is_number
 from rlctl.common.records import record
+from rlctl.common.report import UNWRITTEN
 
 FSDP_SCHEDULES = Names(
     {"constant": "constant", "cosine": "cosine"}, "verl's FSDP schedules are constant and cosine, both with warm-up"
@@ -62,7 +63,7 @@ class OptimizerName(Partly):
 
     def write(self, value: Any, view: Writing) -> Any:
         if value == "adamw":
-            return Computed(ABSENT, "the default, so nothing is written", "mapped")
+            return Computed(ABSENT, UNWRITTEN, "mapped")
         if view.version < (0, 6):
             raise InexpressibleError("this release has only AdamW")
         return value

@@ -98,8 +98,10 @@ class RunsScreen(RunActions):
         self._names: dict[Path, str] = {}
         """What each run is called."""
         self._shown: list[Row] = []
-        self._heads: tuple[int, bool, list[int]] | None = None
-        """The order that the heads of the columns tell, and the places of the columns that are there."""
+        self._places: list[int] = []
+        """Of the columns that are there."""
+        self._ordered: tuple[int, bool] | None = None
+        """The order that the heads of the columns tell."""
         self._looking = False
 
     def compose(self) -> ComposeResult:
@@ -205,10 +207,9 @@ class RunsScreen(RunActions):
         """Show the rows; where they are the same ones, only their cells change, and what is in sight stays there."""
         table, folders = self._table, [str(row.info.folder) for row in self._shown]
         cells = [self._cells(row) for row in self._shown]
-        places = self._places(cells)
-        heads = (self.sorted_by, self.falling, places)
-        if heads != self._heads:
-            self._heads = heads
+        places, order = self._fitting(cells), (self.sorted_by, self.falling)
+        if (places, order) != (self._places, self._ordered):
+            self._places, self._ordered = places, order
             table.clear(columns=True)
             table.add_column(" ", key="mark")
             for place in places:
@@ -226,7 +227,7 @@ class RunsScreen(RunActions):
             for column, cell in enumerate(line):
                 table.update_cell_at(Coordinate(place, column), cell, update_width=True)
 
-    def _places(self, cells: Sequence[Sequence[Text]]) -> list[int]:
+    def _fitting(self, cells: Sequence[Sequence[Text]]) -> list[int]:
         """The places of the columns that have room, and a value if they are optional."""
         return [
             place
@@ -264,8 +265,8 @@ class RunsScreen(RunActions):
 
     @on(DataTable.HeaderSelected)
     def _sort_by(self, message: DataTable.HeaderSelected) -> None:
-        if message.column_index > 0 and self._heads is not None:
-            self._sort(self._heads[2][message.column_index - 1])
+        if message.column_index > 0:
+            self._sort(self._places[message.column_index - 1])
 
     @on(Input.Changed, "#runs-filter")
     def _filter(self) -> None:
@@ -282,8 +283,8 @@ class RunsScreen(RunActions):
         self._show()
 
     def action_sort(self) -> None:
-        places = self._heads[2] if self._heads is not None else [self.sorted_by]
-        self._sort(next((place for place in places if place > self.sorted_by), places[0]))
+        if self._places:
+            self._sort(next((place for place in self._places if place > self.sorted_by), self._places[0]))
 
     def action_turn(self) -> None:
         self._sort(self.sorted_by)
