@@ -137,4 +137,4 @@ def token_weights(
 
 def aggregate(values: Tensor, weights: Tensor, lengths: Tensor) -> Tensor:
     """Return sum_t w_t * l_t of a micro-batch: values [N], weights and lengths [B]. A scalar, 0 for no tokens."""
-    return (values * spread(weights, lengths)).sum()
+    return (values * spread(weights, lengths, len(values))).sum()

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from rlctl.common.errors import ConfigError
 from rlctl.common.messages.reasons import said
-from rlctl.runtime.algorithms.packed import sequence_sum, spread
+from rlctl.runtime.algorithms.packed import sequence_index, sequence_sum, spread
 
 Level = Literal["token", "sequence", "segment", "geometric"]
 
@@ -38,10 +38,10 @@ def ratios(log_ratio: Tensor, lengths: Tensor, level: Level, segments: Tensor | 
     if level == "token":
         summed = log_ratio
     elif level == "sequence":
-        summed = spread(sequence_sum(log_ratio, lengths), lengths)
+        summed = spread(sequence_sum(log_ratio, lengths), lengths, len(log_ratio))
     else:
         parts = lengths if level == "geometric" or segments is None else segments
-        summed = spread(sequence_sum(log_ratio, parts) / parts.clamp(min=1), parts)
+        summed = spread(sequence_sum(log_ratio, parts) / parts.clamp(min=1), parts, len(log_ratio))
     return summed.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
 
 
@@ -141,14 +141,14 @@ class Rejection:
         statistic = {"k1": lambda: -safe, "k2": lambda: 0.5 * safe.square(), "k3": lambda: safe.exp() - 1 - safe}
         values = statistic[self.estimator]()
         if self.level != "token":
-            values = spread(self._over_sequences(values, lengths), lengths)
+            values = spread(self._over_sequences(values, lengths), lengths, len(values))
         if self.estimator == "k1" and self.low is not None:
             return (values >= math.log(self.low)) & (values <= math.log(self.high))
         return values <= self.high
 
     def _over_sequences(self, values: Tensor, lengths: Tensor) -> Tensor:
         if self.level == "seq_max":
-            owners = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
+            owners = sequence_index(lengths, len(values))
             return values.new_zeros(len(lengths)).scatter_reduce(0, owners, values, "amax", include_self=False)
         sums = sequence_sum(values, lengths)
         return sums if self.level == "seq_sum" else sums / lengths.clamp(min=1)
@@ -160,7 +160,7 @@ def survives_veto(log_ratio: Tensor, lengths: Tensor, threshold: float) -> Tenso
     Source: rollout_token_veto_threshold of verl 0.6 and 0.7.
     """
     below = (log_ratio < math.log(threshold)).to(log_ratio.dtype)
-    return spread(sequence_sum(below, lengths), lengths) == 0
+    return spread(sequence_sum(below, lengths), lengths, len(below)) == 0
 
 
 def keeps(log_ratio: Tensor, lengths: Tensor, rules: Sequence[Rejection], veto: float | None) -> Tensor:

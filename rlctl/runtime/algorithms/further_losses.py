@@ -94,8 +94,8 @@ def geo_mean(
     ratio = (sequence_sum(clipped, lengths) / lengths.clamp(min=1)).exp()
     advantage = sequence_sum(advantages, lengths) / lengths.clamp(min=1)
     outside = (log_ratio < -clip_low) | (log_ratio > clip_high)
-    values = spread(-advantage * ratio, lengths)
-    return PerTokenLoss(values, ratio_metrics(log_ratio, spread(ratio, lengths), outside))
+    values = spread(-advantage * ratio, lengths, len(log_ratio))
+    return PerTokenLoss(values, ratio_metrics(log_ratio, spread(ratio, lengths, len(log_ratio)), outside))
 
 
 def dro(log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, *, dro_beta: float) -> PerTokenLoss:
@@ -177,7 +177,7 @@ def rec(
     """
     log_ratio = log_probs - old_log_probs
     ratio = log_ratio.detach().exp()
-    means = spread((sequence_sum(log_ratio.detach(), lengths) / lengths.clamp(min=1)).exp(), lengths)
+    means = spread((sequence_sum(log_ratio.detach(), lengths) / lengths.clamp(min=1)).exp(), lengths, len(ratio))
     above = (means if clip_mode == "gspo-one-side" else ratio) <= 1 + epsilon_high
     below = (means if clip_mode == "gspo-one-side" else ratio) >= 1 - epsilon_low
     one_sided = (above & (advantages >= 0)) | (below & (advantages <= 0))

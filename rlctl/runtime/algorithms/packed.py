@@ -26,19 +26,22 @@ class PerTokenLoss:
     """Each [N], without gradient: reduce them with token weights too (``token_mean`` gives a fraction or a mean)."""
 
 
-def sequence_index(lengths: Tensor) -> Tensor:
-    """Return for each token the position of its sequence: lengths [2, 0, 1] give [0, 0, 2]. int64 [N]."""
-    return torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
+def sequence_index(lengths: Tensor, tokens: int | None = None) -> Tensor:
+    """Return for each token the position of its sequence: lengths [2, 0, 1] give [0, 0, 2]. int64 [N].
+
+    ``tokens``: N. Without it a GPU is waited for, to learn the sum of ``lengths``.
+    """
+    return spread(torch.arange(len(lengths), device=lengths.device), lengths, tokens)
 
 
-def spread(values: Tensor, lengths: Tensor) -> Tensor:
-    """Give every token its sequence's value: [B] to [N]."""
-    return torch.repeat_interleave(values, lengths)
+def spread(values: Tensor, lengths: Tensor, tokens: int | None = None) -> Tensor:
+    """Give every token its sequence's value: [B] to [N]. ``tokens`` as for ``sequence_index``."""
+    return torch.repeat_interleave(values, lengths, output_size=tokens)
 
 
 def sequence_sum(values: Tensor, lengths: Tensor) -> Tensor:
     """Sum the tokens of each sequence: [N] to [B]; an empty sequence gives 0."""
-    return values.new_zeros(len(lengths)).index_add(0, sequence_index(lengths), values)
+    return values.new_zeros(len(lengths)).index_add(0, sequence_index(lengths, len(values)), values)
 
 
 def marked(mask: Tensor, lengths: Tensor) -> Tensor:
@@ -57,7 +60,7 @@ def discounted_sum(values: Tensor, lengths: Tensor, discount: float) -> Tensor:
 
     By doubling: after the pass with stride s each y_t holds 2s terms, so a response of T tokens takes log2 T passes.
     """
-    index = sequence_index(lengths)
+    index = sequence_index(lengths, len(values))
     total = values
     stride, longest = 1, int(lengths.max()) if len(lengths) else 0
     while stride < longest:

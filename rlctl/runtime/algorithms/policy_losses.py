@@ -71,11 +71,13 @@ def ppo_clip_segments(
     """
     log_ratio = bounded_log_ratio(log_probs, old_log_probs)
     starts = segments.new_ones(len(segments), dtype=torch.bool)
-    sequences = sequence_index(lengths)
+    sequences = sequence_index(lengths, len(segments))
     starts[1:] = (segments[1:] != segments[:-1]) | (sequences[1:] != sequences[:-1])
-    sizes = torch.bincount(starts.cumsum(0) - 1) if len(segments) else lengths.new_zeros(0)
+    sizes = lengths.new_zeros(len(segments)).index_add(0, starts.cumsum(0) - 1, torch.ones_like(sequences))
     means = sequence_sum(log_ratio, sizes) / sizes.clamp(min=1)
-    return _clipped(spread(means, sizes).exp(), log_ratio.detach(), advantages, clip_low, clip_high, dual_clip)
+    return _clipped(
+        spread(means, sizes, len(segments)).exp(), log_ratio.detach(), advantages, clip_low, clip_high, dual_clip
+    )
 
 
 def _clipped(
@@ -120,7 +122,9 @@ def gspo(
     """
     token_log_ratio = (log_probs - old_log_probs).detach()
     means = sequence_sum(token_log_ratio, lengths) / lengths.clamp(min=1)
-    log_ratio = (log_probs - log_probs.detach() + spread(means, lengths)).clamp(max=GSPO_LOG_RATIO_LIMIT)
+    log_ratio = (log_probs - log_probs.detach() + spread(means, lengths, len(log_probs))).clamp(
+        max=GSPO_LOG_RATIO_LIMIT
+    )
     return _clipped(log_ratio.exp(), token_log_ratio, advantages, clip_low, clip_high, dual_clip)
 
 

@@ -42,6 +42,7 @@ from rlctl.runtime.train import checkpoint, export, replay
 from rlctl.runtime.train.gathering import BUCKET_BYTES
 from rlctl.runtime.train.head import Head
 from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Role, Routing, TellsLogProbs
+from rlctl.runtime.train.losses import counted_tokens
 from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, prompts_of, split
 from rlctl.runtime.train.model import check_kernels, freeze, load, pads, use_liger
 from rlctl.runtime.train.offloading import HostCopies, OffloadedActivations
@@ -203,16 +204,19 @@ class FsdpEngine(TellsLogProbs):
         """Under each name, one number a counted token. ``read`` computes them for a micro-batch and its members, [K, N]."""
         self._bring(optimizer=False)
         results = {name: [torch.zeros(len(sample)) for sample in samples] for name in names}
+        parts = self._micro_batches(samples, micro)
+        told = [torch.empty(len(names), 0, device=self.device)]
         self.model.eval()
         with torch.no_grad():
-            for members in self._micro_batches(samples, micro):
+            for members in parts:
                 batch = self._collate(samples, members, ())
-                lengths = batch.lengths.tolist()
                 with self._experts(samples, members, batch):
-                    told = read(batch, members).float().cpu()
-                for name, found in zip(names, told, strict=True):
-                    for index, part in zip(members, found.split(lengths), strict=True):
-                        results[name][index].masked_scatter_(samples[index].mask, part)
+                    told.append(read(batch, members).float())
+        numbers, lengths = torch.cat(told, 1).cpu(), counted_tokens(samples)  # a GPU is waited for once, here
+        order = list(itertools.chain.from_iterable(parts))
+        for name, found in zip(names, numbers, strict=True):
+            for index, part in zip(order, found.split([lengths[index] for index in order]), strict=True):
+                results[name][index].masked_scatter_(samples[index].mask, part)
         self._reshard()
         self.offload()
         return results
@@ -245,7 +249,8 @@ class FsdpEngine(TellsLogProbs):
                 sums[name] = sums.get(name, 0.0) + value
         for each in compare.values():
             each.model.offload()
-        return {**self._sum_over_replicas(sums), **self._step(self.optimizer)}
+        stepped = self._step(self.optimizer)
+        return {**self._sum_over_replicas(sums), **stepped}
 
     @contextmanager
     def routed(self, routing: Routing) -> Iterator[None]:

@@ -26,6 +26,7 @@ from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
 from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.runtime.models.vision import Vision, joined
+from rlctl.runtime.train.moving import to_device
 from rlctl.runtime.train.rows import Rows
 from rlctl.runtime.types import Sample
 
@@ -51,6 +52,8 @@ class MicroBatch:
     """Tokens fed of each sample."""
     places: Tensor
     """int64 [sum of widths], on CPU: where they lie in the flattened inputs."""
+    selected: Tensor
+    """``select`` on CPU."""
 
 
 TOKEN_BYTES = 8
@@ -176,14 +179,19 @@ def collate(
         kept, places = _shared(laid)
         shorter = {name: inputs[name][:, kept] for name in ("input_ids", "position_ids")}
         inputs = {**inputs, **shorter, "rows": rows.sharing(kept, places)}
+    selected = places[counted]
     return MicroBatch(
-        inputs={name: value.to(device) for name, value in inputs.items()},
-        select=places[counted].to(device),
-        targets=nexts[counted].to(device),
-        lengths=laid.counted[: len(samples)].to(device),
-        columns={name: _column(name, samples, laid.mask).to(device) for name in columns},
+        inputs={
+            name: value.to(device) if isinstance(value, Rows) else to_device(value, device)
+            for name, value in inputs.items()
+        },
+        select=to_device(selected, device),
+        targets=to_device(nexts[counted], device),
+        lengths=to_device(laid.counted[: len(samples)], device),
+        columns={name: to_device(_column(name, samples, laid.mask), device) for name in columns},
         widths=widths[: len(samples)],
         places=places[: sum(widths[: len(samples)])],
+        selected=selected,
     )
 
 

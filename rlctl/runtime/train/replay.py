@@ -13,6 +13,7 @@ from torch import Tensor
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
 from rlctl.runtime.train.microbatch import MicroBatch
+from rlctl.runtime.train.moving import to_device
 from rlctl.runtime.types import Sample
 
 
@@ -25,7 +26,7 @@ def rows_of(samples: Sequence[Sample], batch: MicroBatch) -> Tensor:
     given = [_fed(sample, width) for sample, width in zip(samples, batch.widths, strict=True)]
     rows = filler(batch.inputs["input_ids"].numel(), *given[0].shape[1:])
     rows[batch.places] = torch.cat(given).long()
-    return rows.to(batch.select.device)
+    return to_device(rows, batch.select.device)
 
 
 def filler(places: int, layers: int, chosen: int) -> Tensor:

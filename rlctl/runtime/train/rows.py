@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from rlctl.runtime.train.moving import to_device
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -43,8 +45,8 @@ class Rows:
 
     def to(self, device: torch.device) -> Rows:
         """Return it on another device."""
-        kept, laid = (None if each is None else each.to(device) for each in (self.kept, self.laid))
-        to_rows, to_tokens, starts = (each.to(device) for each in (self.to_rows, self.to_tokens, self.starts))
+        kept, laid = (None if each is None else to_device(each, device) for each in (self.kept, self.laid))
+        to_rows, to_tokens, starts = (to_device(each, device) for each in (self.to_rows, self.to_tokens, self.starts))
         return Rows(self.count, self.width, to_rows, to_tokens, starts, kept, laid)
 
     def sharing(self, kept: Tensor, place: Tensor) -> Rows:

@@ -39,7 +39,7 @@ class SequenceGroup:
         total = batch.inputs["input_ids"].shape[1]
         width = -(-total // self.size)
         start = self.rank * width
-        counts = torch.bincount(batch.select // width, minlength=self.size).tolist()
+        counts = torch.bincount(batch.selected // width, minlength=self.size).tolist()
         first = sum(counts[: self.rank])
         mine = slice(first, first + counts[self.rank])
         fed = {
