@@ -5,7 +5,8 @@
     python benchmarks/grpo_step.py --response-tokens 112 --spread-lengths
     python benchmarks/grpo_step.py --trl-processes 2                 # TRL as two processes of accelerate
     python benchmarks/grpo_step.py --processor-time                  # where the cores are busy with other things too
-    python benchmarks/grpo_step.py --exact                           # every prompt computed for each response, as in TRL
+    python benchmarks/grpo_step.py --exact                           # run.deterministic: prompts computed for each response,
+                                                                     # by PyTorch's own kernels, as in TRL
 
 Both sides start from the quickstart's model after some steps of SFT, take one optimizer step on each step's responses, and
 are warm before anything is measured. With ``--spread-lengths`` it is the model before SFT, which ends a response after any
@@ -221,9 +222,9 @@ def ours(settings: Settings, connection: Connection) -> None:
             "sampling": {"min_response_tokens": tokens if settings.full_length else 0},
         },
         "rewards": [{"type": "function", "path": str(folder / "reward.py")}],
-        "train": train_config(LEARNING_RATE)
-        | {"fused_kernels": {"prefix_grouping": False if settings.exact else None}},
+        "train": train_config(LEARNING_RATE),
     }
+    config["run"]["deterministic"] = settings.exact
     run_ours(config, observe)
 
 
@@ -477,9 +478,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--processor-time", action="store_true", help="compare processor time, on cores that others use"
     )
-    parser.add_argument(
-        "--exact", action="store_true", help="compute the prompt of a group for each response in training"
-    )
+    parser.add_argument("--exact", action="store_true", help="run.deterministic: compute as TRL does")
     parser.add_argument("--folder", type=Path, help="keep data and models here for further calls")
     return parser.parse_args()
 
