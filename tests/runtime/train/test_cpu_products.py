@@ -41,15 +41,6 @@ def test_values_and_gradients_are_those_of_a_linear_layer(rows: int, bias: bool)
         assert bool(((found.detach().double() - exact).abs() <= BOUND * size.reshape(exact.shape)).all())
 
 
-@needs_onednn
-def test_products_do_not_depend_on_what_else_is_in_the_batch() -> None:
-    torch.manual_seed(0)
-    rows, weight = torch.randn(1024, 128), torch.randn(384, 128)
-    torch.testing.assert_close(
-        cpu_products.times(rows, weight)[512:], cpu_products.times(rows[512:], weight), rtol=0, atol=0
-    )
-
-
 def test_other_types_are_left_to_pytorch() -> None:
     layer = torch.nn.Linear(8, 8, dtype=torch.float64)
     rows = torch.randn(4, 8, dtype=torch.float64)
