@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -22,6 +24,8 @@ from textual.worker import get_current_worker
 
 from rlctl import runs
 from rlctl.common.errors import RlctlError, RunError, shown
+from rlctl.monitor.ahead import reading_ahead
+from rlctl.monitor.log import EventLog
 from rlctl.monitor.processes import alive, processes_of
 from rlctl.monitor.watching import Batch, RunView
 from rlctl.tui.language import say
@@ -46,6 +50,8 @@ if TYPE_CHECKING:
 EVERY_SECONDS = 1.0
 TURN_SECONDS = 0.1
 """How long the thread that reads waits for the app, at most."""
+FIRST_FRAME_SECONDS = 5.0
+"""How long the thread that reads waits for the first frame, at most."""
 PROGRESS_SECONDS = 0.3
 """How long one word of how far a long log has been read stands, at least."""
 LONG = 8 << 20
@@ -142,6 +148,8 @@ class MonitorScreen(RunActions):
         """What is shown once it is read; before that nothing is, or, of a long log, the end. Until it is shown the thread
         that reads fills it; then only the app does."""
         self._looking = False
+        self._drawn = threading.Event()
+        """The first frame is there."""
 
     def compose(self) -> ComposeResult:
         yield Head()
@@ -157,7 +165,8 @@ class MonitorScreen(RunActions):
         self.query_one(Tabs).can_focus = False  # keys belong to the pane in sight, also after a click on its tab
         self.pane.focus_first()
         self._loop = asyncio.get_running_loop()
-        self.call_after_refresh(self._poll)  # a thread that reads would hold up the first frame
+        self._poll()
+        self.call_after_refresh(self._drawn.set)
         self.set_interval(EVERY_SECONDS, self._poll)
 
     @property
@@ -178,27 +187,43 @@ class MonitorScreen(RunActions):
     @work(thread=True, group="poll")
     def _look(self) -> None:
         """Read what is new; of a long log first its end, so that there is something to see."""
-        import numpy  # noqa: F401 - curves need it: imported by the app's own thread, it would hold up a frame for 0.1 s
+        is_long = self.is_reading and self._whole.log.size > LONG
+        with reading_ahead(self.folder) if is_long else nullcontext(()) as ahead:
+            self._drawn.wait(FIRST_FRAME_SECONDS)  # a thread that computes would hold it up
+            import numpy  # noqa: F401 - curves need it: imported by the app's own thread, it would hold up a frame for 0.1 s
 
-        state = look_at(self.folder)
-        batch = Batch()
-        try:
-            first, told = self.is_reading, time.monotonic()
-            if first and self._whole.log.size > LONG:
-                self.post_message(self.News(RunView.newest(self.folder), batch, state))
-            while (batch := self._whole.read()).bytes and not get_current_worker().is_cancelled:
-                self._let_app()
-                if first:  # nobody looks at it yet
-                    self._whole.take(batch)
-                    if time.monotonic() - told > PROGRESS_SECONDS:
-                        told = time.monotonic()
-                        self.post_message(self.Progress(self._whole.log.position / max(1, self._whole.log.size)))
-                else:
+            state, batch = look_at(self.folder), Batch()
+            try:
+                if is_long:
+                    self.post_message(self.News(RunView.newest(self.folder), Batch(), state))
+                if self.is_reading:
+                    self._read_first(ahead)
+                while (batch := self._whole.read()).bytes and not get_current_worker().is_cancelled:
+                    self._let_app()
                     self.post_message(self.News(self._whole, batch, state))
-        except OSError as error:
-            state = replace(state, problem=f"{error.filename}: {error.strerror}")
+            except OSError as error:
+                state = replace(state, problem=f"{error.filename}: {error.strerror}")
         self.post_message(self.News(self._whole, batch, state))
         self.post_message(self.Looked())
+
+    def _read_first(self, ahead: Iterable[tuple[EventLog, Batch]]) -> None:
+        """Read all that is there, which nobody looks at yet: what another process has read ahead, then the rest."""
+        told = time.monotonic()
+        for log, batch in chain(ahead, self._read_rest()):
+            self._whole.log = log
+            self._whole.take(batch)
+            if get_current_worker().is_cancelled:
+                return
+            if time.monotonic() - told > PROGRESS_SECONDS:
+                told = time.monotonic()
+                self.post_message(self.Progress(log.position / max(1, log.size)))
+
+    def _read_rest(self) -> Iterator[tuple[EventLog, Batch]]:
+        batch = Batch(bytes=1)
+        while batch.bytes:
+            batch = self._whole.read()
+            self._let_app()
+            yield self._whole.log, batch
 
     def _let_app(self) -> None:
         """Wait until the app has drawn what it is drawing, which takes twice as long while a thread computes."""
