@@ -33,8 +33,9 @@ from rlctl.shell.launch import (
     symbolic_override,
     told,
 )
-from rlctl.shell.run import Command, ScriptReading, listed, read_script, survey
+from rlctl.shell.run import ScriptReading, listed, read_script, survey
 from rlctl.shell.state import MissingError
+from rlctl.shell.statements import Command
 from rlctl.shell.text import Piece, Text, dependences, literal, plain, problem, unknown
 from rlctl.translation.sources.files import composed
 from rlctl.translation.sources.inputs import Input, Script

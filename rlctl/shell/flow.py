@@ -1,0 +1,215 @@
+"""Control flow: ``if``, ``case``, loops, ``&&`` and ``||``, pipelines.
+
+What depends on a condition that is not decided is left to ``undecided``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from rlctl.common.errors import DocumentError, Location
+from rlctl.common.messages.reasons import said
+from rlctl.shell.arithmetic import assigned
+from rlctl.shell.assignments import HINT, word_sources
+from rlctl.shell.conditions import Status
+from rlctl.shell.patterns import as_regex, is_costly, is_extended
+from rlctl.shell.statements import End, Return, Statements
+from rlctl.shell.syntax import Script
+from rlctl.shell.text import hidden, plain, problem, unknown
+from rlctl.shell.undecided import only_ends
+
+_MAX_TURNS = 1_000
+
+
+class Flow(Statements):
+    """Decides which statements are run, and how often."""
+
+    def _if_statement(self, script: Script, node: Any) -> Status:
+        clauses = [child for child in node.children if child.type == "elif_clause"]
+        for part in (node, *clauses):
+            is_taken, status = self._branch(script, part)
+            if is_taken is not False:
+                return status
+        last = next((child for child in node.children if child.type == "else_clause"), None)
+        return True if last is None else self.block(script, last)
+
+    def _branch(self, script: Script, node: Any) -> tuple[Status, Status]:
+        """Run a branch if its condition holds: whether it does, and the status. What is not decided taints what it changes."""
+        split = next(index for index, child in enumerate(node.children) if child.type == "then")
+        conditions = [child for child in node.children[1:split] if child.is_named and child.type != "comment"]
+        holds = self._condition(script, conditions)
+        if holds is None:
+            whole = [child for child in node.children[split + 1 :] if child.is_named]
+            self.undecided.branches(script, conditions[-1], whole)
+            is_alone = not any(child.type in ("elif_clause", "else_clause") for child in whole)
+            return None, True if is_alone else None
+        if not holds:
+            return False, None
+        body = [child for child in node.children[split + 1 :] if child.type not in ("elif_clause", "else_clause")]
+        return True, self._statements(script, body)
+
+    def _case_statement(self, script: Script, node: Any) -> Status:
+        subject = self.words.text(script.text(node.child_by_field_name("value")), script.at(node))
+        items = [child for child in node.children if child.type == "case_item"]
+        if hidden(subject) is not None:
+            self.undecided.branches(script, node.child_by_field_name("value"), items)
+            return None
+        for item in items:
+            end = next(index for index, child in enumerate(item.children) if child.type == ")")
+            patterns = [child for child in item.children[:end] if child.type not in ("(", "|")]
+            globs = [self.words.pattern(script.text(pattern), script.at(pattern)) for pattern in patterns]
+            if any(hidden(glob) or is_extended(plain(glob)) for glob in globs):
+                self.undecided.branches(script, node.child_by_field_name("value"), items)
+                return None
+            if any(_matches(plain(subject), plain(glob), script.at(item)) for glob in globs):
+                if (odd := next((child for child in item.children if child.type in (";&", ";;&")), None)) is not None:
+                    raise DocumentError(
+                        said("rlctl does not evaluate {type!r} in 'case'", type=odd.type), at=script.at(odd), hint=HINT
+                    )
+                return self._statements(script, item.children[end + 1 :])
+        return True
+
+    def _for_statement(self, script: Script, node: Any) -> Status:
+        if node.children[0].type == "select":
+            raise DocumentError(
+                said("rlctl does not evaluate '{name}' here", name="select"), at=script.at(node), hint=HINT
+            )
+        variable = script.text(node.child_by_field_name("variable"))
+        values = [child for child in node.children if node.field_name_for_child(node.children.index(child)) == "value"]
+        items = [item for text, at in word_sources(script, values) for item in self.words.fields(text, at)]
+        if not any(child.type == "in" for child in node.children):
+            items = list(self.state.arguments)
+        body = node.child_by_field_name("body")
+        if any(problem(item) is not None for item in items):
+            self.undecided.branches(script, node, [node])
+            return None
+        if len(items) > _MAX_TURNS:
+            raise DocumentError(
+                said("the loop takes more than {most} turns", most=_MAX_TURNS), at=script.at(node), hint=HINT
+            )
+        status: Status = True
+        for item in items:
+            self.state.assign(variable, item)
+            goes_on, status = self._turn(script, body)
+            if not goes_on:
+                break
+        return status
+
+    def _turn(self, script: Script, body: Any) -> tuple[bool, Status]:
+        """One turn of a loop: whether it goes on, and its status."""
+        self._loops += 1
+        try:
+            return True, self.block(script, body)
+        except Return as end:
+            if end.kind == "return":
+                raise
+            if end.loops > 1:
+                raise Return(end.kind, loops=end.loops - 1) from None
+            return end.kind == "continue", True
+        finally:
+            self._loops -= 1
+
+    def _while_statement(self, script: Script, node: Any) -> Status:
+        until = script.text(node.children[0]) == "until"
+        body = node.child_by_field_name("body")
+        end = next(index for index, child in enumerate(node.children) if child.type == "do_group")
+        conditions = [child for child in node.children[1:end] if child.is_named and child.type != "comment"]
+        status: Status = True
+        for _ in range(_MAX_TURNS):
+            holds = self._condition(script, conditions)
+            if holds is None:
+                self.undecided.branches(script, node, [node])
+                return None
+            if holds is until:
+                return status
+            goes_on, status = self._turn(script, body)
+            if not goes_on:
+                return status
+        raise DocumentError(
+            said("the loop takes more than {most} turns", most=_MAX_TURNS), at=script.at(node), hint=HINT
+        )
+
+    def _c_style_for_statement(self, script: Script, node: Any) -> Status:
+        opening, closing = (next(child for child in node.children if child.type == sign) for sign in ("((", "))"))
+        header, at = script.between(opening.end_byte, closing.start_byte), script.at(node)
+        parts = [part.strip() for part in header.split(";")]
+        body = node.child_by_field_name("body")
+        if len(parts) != 3:
+            raise DocumentError("rlctl does not evaluate this loop", at=at, hint=HINT)
+        first, condition, update = parts
+        if first:
+            self.assignments.arithmetic(first, at)
+        status: Status = True
+        for _ in range(_MAX_TURNS):
+            holds = self.assignments.arithmetic(condition, at) if condition else True
+            if holds is None:
+                for name in assigned(header):
+                    self.state.assign(
+                        name,
+                        unknown(said("rlctl cannot tell how often the loop at line {line} runs", line=at.line), at),
+                    )
+                self.undecided.branches(script, node, [body])
+                return None
+            if not holds:
+                return status
+            goes_on, status = self._turn(script, body)
+            if not goes_on:
+                return status
+            if update:
+                self.assignments.arithmetic(update, at)
+        raise DocumentError(said("the loop takes more than {most} turns", most=_MAX_TURNS), at=at, hint=HINT)
+
+    def _list(self, script: Script, node: Any) -> Status:
+        left, sign, right = node.children[0], script.text(node.children[1]), node.children[-1]
+        status = self._condition(script, [left])
+        if status is None:
+            if only_ends(script, right):
+                self.undecided.assume_passed(script, left, right)
+                return True if sign == "||" else None
+            self.undecided.branches(script, left, [right])
+            return None
+        if status is (sign == "||"):
+            return status
+        return self.statement(script, right)
+
+    def _negated_command(self, script: Script, node: Any) -> Status:
+        status = self._condition(script, [node.children[-1]])
+        return None if status is None else not status
+
+    def _pipeline(self, script: Script, node: Any) -> Status:
+        stages = [child for child in node.children if child.is_named]
+        if self.output is None:
+            first, negations = stages[0], 0
+            while first.type == "negated_command":  # '!' stands for the whole pipeline
+                first, negations = first.children[-1], negations + 1
+            with self._tolerating() if negations else nullcontext():
+                status = self._status_of_pipe(script, [first, *stages[1:]])
+            return None if status is None else status is (negations % 2 == 0)
+        shown = " ".join(script.text(node).split())[:60]
+        self.output.append(
+            unknown(said("what '{shown}' prints can only be known by running it", shown=shown), script.at(node))
+        )
+        return None
+
+    def _status_of_pipe(self, script: Script, stages: Sequence[Any]) -> Status:
+        statuses = [self._stage(script, stage) for stage in stages]
+        if not self.state.pipes_fail:
+            return statuses[-1]
+        return False if False in statuses else None if None in statuses else True
+
+    def _stage(self, script: Script, stage: Any) -> Status:
+        """One part of a pipeline, a process of its own."""
+        try:
+            with self._apart():
+                return self.statement(script, stage)
+        except (End, Return) as end:
+            return end.status
+
+
+def _matches(subject: str, glob: str, at: Location) -> bool:
+    if is_costly(subject, glob):
+        raise DocumentError("the pattern is too costly to match", at=at, hint=HINT)
+    return re.fullmatch(as_regex(glob), subject, re.DOTALL) is not None

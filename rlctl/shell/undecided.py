@@ -1,0 +1,158 @@
+"""Statements of which nobody knows whether they are run, because only running the script decides a condition.
+
+What they set is not known from there on. A trainer that such a statement starts, or a loop that it leaves, is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from rlctl.common.errors import DocumentError
+from rlctl.common.messages.reasons import said
+from rlctl.shell import builtins
+from rlctl.shell.arithmetic import assigned
+from rlctl.shell.assignments import ASSIGNMENT, HINT, odd_flags, refuse_reference
+from rlctl.shell.state import State
+from rlctl.shell.syntax import Script
+from rlctl.shell.text import unknown, unknown_items
+
+_NAMES = re.compile(r"(?<![\w-])[A-Za-z_]\w*")
+_LOOPS = ("for_statement", "while_statement", "c_style_for_statement")
+_SETTERS = ("let", "read", "mapfile", "readarray", "printf", "getopts")
+"""Commands that set the variables they name."""
+_ENDS = frozenset(
+    {"exit", "return", "echo", "printf", ":", "true", "false", "usage", "help", "cat", "sleep", "kill", "trap"}
+)
+
+
+class Undecided:
+    """Notes in a state what nobody knows."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    def branches(self, script: Script, condition: Any, branches: Sequence[Any]) -> None:
+        """Nobody knows whether these are run: what they set is not known."""
+        shown = " ".join(script.text(condition).split("\n")[0].split())[:60]
+        why = said("it depends on '{shown}', which only running the script can decide", shown=shown)
+        for branch in branches:
+            if (launch := program_in(script, branch)) is not None:
+                raise DocumentError(
+                    said(
+                        "whether '{launch}' is started depends on '{shown}', which only running the script can decide",
+                        launch=launch,
+                        shown=shown,
+                    ),
+                    at=script.at(branch),
+                    hint=HINT,
+                )
+            if (leaving := _leaving(branch, int(condition.type in _LOOPS))) is not None:
+                raise DocumentError(
+                    said("rlctl cannot tell whether the loop continues: {why}", why=why),
+                    at=script.at(leaving),
+                    hint=HINT,
+                )
+            self.assume_passed(script, condition, branch)
+            self._taint(script, branch, why)
+
+    def assume_passed(self, script: Script, condition: Any, branch: Any) -> None:
+        """Note that a branch with ``return`` is not taken: one with ``exit`` starts nothing if it is."""
+        if _returns(branch):
+            shown = " ".join(script.text(condition).split("\n")[0].split())[:60]
+            self.state.assumed.setdefault(
+                said("assumed that '{shown}' lets the function continue", shown=shown), script.at(condition)
+            )
+
+    def _taint(self, script: Script, node: Any, why: str, called: frozenset[str] = frozenset()) -> None:
+        """What a node sets is not known; also in the functions that it calls."""
+        bad = unknown(why, script.at(node))
+        match node.type:
+            case "variable_assignment":
+                if (match := ASSIGNMENT.match(script.text(node))) is not None:
+                    value = node.child_by_field_name("value")
+                    is_array = (value is not None and value.type == "array") or match["index"] is not None
+                    items = unknown_items(why, script.at(node))
+                    self.state.assign(match["name"], items if is_array else bad, append=match["sign"] == "+=")
+            case "declaration_command" if odd := odd_flags(script.text(node)):
+                refuse_reference(script.text(node).split()[0], odd, script.at(node))
+                for name in _NAMES.findall(script.text(node))[1:]:
+                    self.state.odd[name] = bad
+                    self.state.assign(name, bad)
+            case "for_statement":
+                self.state.assign(script.text(node.child_by_field_name("variable")), bad)
+            case "unset_command":
+                for name in _NAMES.findall(script.text(node)[len("unset") :]):
+                    self.state.assign(name, bad)
+            case "command" if (name := node.child_by_field_name("name")) is not None:
+                words = script.between(name.start_byte, node.end_byte).split()
+                place = 1 if words[0] in ("command", "builtin") and len(words) > 1 else 0
+                self._taint_command(script, node, words[place], why, called)
+            case "compound_statement" | "test_command" | "subshell" if script.text(node).startswith("(("):
+                for name in assigned(script.text(node)):
+                    self.state.assign(name, bad)
+        is_command = node.type == "command" and node.child_by_field_name("name") is not None
+        for child in node.children:
+            if not (is_command and child.type == "variable_assignment"):  # those are the command's alone
+                self._taint(script, child, why, called)
+
+    def _taint_command(self, script: Script, node: Any, name: str, why: str, called: frozenset[str]) -> None:
+        if name in self.state.functions and name not in called:
+            self._taint(*self.state.functions[name], why, called | {name})
+        elif name in ("set", "shift"):
+            self.state.arguments = unknown_items(why, script.at(node))
+            self.state.arguments_set += 1
+        elif name in ("source", "."):
+            shown = " ".join(script.text(node).split())
+            self.state.assumed.setdefault(
+                said("assumed that '{shown}' sets nothing that the command uses ({why})", shown=shown, why=why),
+                script.at(node),
+            )
+        elif name in builtins.UNREAD:
+            raise DocumentError(
+                said("rlctl does not evaluate '{name}' here", name=name), at=script.at(node), hint=builtins.TRACE
+            )
+        elif name in _SETTERS:
+            for found in _NAMES.findall(script.text(node)[len(name) :]):
+                self.state.assign(found, unknown(why, script.at(node)))
+
+
+def _leaving(node: Any, inside: int = 0) -> Any:
+    """The ``break`` or ``continue`` of a node that leaves a loop around it; ``inside``: loops in the node."""
+    if node.type == "command" and node.text.split()[:1] in ([b"break"], [b"continue"]):
+        loops = node.text.split()[1:2]
+        return node if not inside or (loops and loops != [b"1"]) else None
+    if node.type == "function_definition":
+        return None
+    inside += node.type in _LOOPS
+    return next((found for child in node.children if (found := _leaving(child, inside)) is not None), None)
+
+
+def program_in(script: Script, node: Any) -> str | None:
+    """The first command in a node that starts a trainer, as far as its source shows."""
+    if node.type == "command":
+        text = " ".join(script.text(node).split())
+        if re.search(r"(^|\s)(python3?\s+(-u\s+)?(-m\s+\S|\S+\.py)|torchrun|trinity\s+run|ray\s+job)", text):
+            return text[:60]
+        return None
+    return next((found for child in node.children if (found := program_in(script, child)) is not None), None)
+
+
+def only_ends(script: Script, node: Any) -> bool:
+    """Whether a statement only prints and ends the script, as a check does that has failed."""
+    if node.type == "command":
+        words = script.text(node).split()
+        return words[0] in _ENDS and words[:2] != ["printf", "-v"]
+    if node.type in ("compound_statement", "subshell", "list", "redirected_statement"):
+        return all(
+            only_ends(script, child) for child in node.children if child.is_named and "redirect" not in child.type
+        )
+    return bool(node.type == "comment")
+
+
+def _returns(node: Any) -> bool:
+    """Whether a node may leave the function that it is in."""
+    if node.type == "command" and node.text.split()[:1] == [b"return"]:
+        return True
+    return node.type != "function_definition" and any(map(_returns, node.children))
