@@ -13,7 +13,7 @@ largest layer:
     reduce    root c + 3 L c + head c + L r + saved          gradients of a layer before they are scattered
     root      root (c + r)                        gradients of the root, at the end
 
-The root stays gathered from the forward to the backward pass. n is 4 numbers a logit, or 6 if the loss reads the entropy.
+The root stays gathered from the forward to the backward pass. n is 1 number a logit, or 3 if the loss reads the entropy.
 ``saved`` is what autograd keeps: the input of every layer if activations are recomputed, else all of ``saved_bytes``.
 tests/planning/memory/test_fsdp.py compares all of this with the live storages of a real step under FakeTensorMode.
 """
@@ -29,8 +29,10 @@ LOGIT_CHUNK = 2**25
 """Logits that are worked on at a time in 4 bytes, on a GPU (``runtime/algorithms/entropy.py``)."""
 PRODUCT_CHUNK = 2**26
 """Logits of one product of hidden states and head, where they are never whole."""
-SLOPE_NUMBERS, ENTROPY_SLOPE_NUMBERS = 4, 6
-"""Of 4 bytes, for each logit whose gradient is worked out: logits, probabilities, slopes and products of them."""
+GRADIENT_CHUNK = 5 * 2**26
+"""Logits whose gradient goes into the head at a time; fewer on GPUs with less than 80 GB."""
+SLOPE_NUMBERS, ENTROPY_SLOPE_NUMBERS = 1, 3
+"""Of 4 bytes, for each logit whose gradient is worked out: the slope, and with the entropy log-probs and probabilities."""
 FLOAT32_ROUTERS = ("deepseek_v3", "glm4_moe", "glm4_moe_lite", "kimi_k2")
 """Families whose router works on hidden states in float32."""
 
@@ -133,8 +135,9 @@ def training_moments(each: Pass) -> Iterator[Moment]:
     yield Moment(2 * c * root + 2 * c * layer, inputs)
     if each.fused:
         part = min(PRODUCT_CHUNK, wide)
-        yield Moment(held + c * layer, kept + final, part * (c + 12))
+        yield Moment(held + c * layer, kept + final, part * (c + 8))
         gradient = shape.head_parameters * each.trained
+        part = min(GRADIENT_CHUNK, wide) if each.trained else part
         yield Moment(held, kept + final, part * (c + 4 * numbers) + 4 * gradient)
         yield Moment(held, kept + final, part * (c + 4) + (4 + c) * gradient)
     else:
@@ -160,7 +163,7 @@ def forward_moments(each: Pass) -> Iterator[Moment]:
     part = min(PRODUCT_CHUNK, each.counted * shape.vocabulary) if each.has_head else 0.0
     yield Moment(2 * c * root + 2 * c * layer, inputs)
     yield Moment(held + 3 * c * layer, each.tokens * 3 * c * width + 4 * inputs)
-    yield Moment(held + c * layer, each.tokens * 4 * shape.hidden + 2 * inputs, part * (c + 12))
+    yield Moment(held + c * layer, each.tokens * 4 * shape.hidden + 2 * inputs, part * (c + 8))
 
 
 def peak(moments: Iterator[Moment]) -> Moment:

@@ -1,13 +1,14 @@
 """Memory of Megatron-core on one worker: what a step needs on top of the states that stay (``rlctl.planning.megatron.sizes``).
 
 With the bytes c of the compute type, T tokens of a micro-batch on this worker, N of them counted, t tensor workers, h the hidden
-size, V the vocabulary and s = t under sequence parallelism, else 1, a step has two moments, of which the larger counts:
+size, V the vocabulary and s = t under sequence parallelism, else 1, a step has these moments, of which the largest counts:
 
-    loss      saved + final norm h (4 + c) T / s + 2 h c N + n min(chunk, N V / t) + 4 h V / t
+    loss      saved + final norm h (4 + c) T / s + 2 h c N + 8 min(chunk, N V / t)
+    slope     as loss, with n min(5 chunk, N V / t) + 4 h V / t
     layer     saved + temporaries of one layer; where activations are recomputed, one layer whole too
 
-The head works on chunks of logits in four numbers of 4 bytes, the last of them also in c where c is less, or in six numbers if
-the loss reads the entropy: n is 16, 16 + c or 24. The gradient of its weight has 4 bytes. ``saved`` is what autograd keeps of
+The head works on chunks of logits in one number of 4 bytes, or in three if the loss reads the entropy, and in c where c is less:
+n is 4 or 12, and c more. The gradient of its weight has 4 bytes. ``saved`` is what autograd keeps of
 each layer: as many micro-batches at once as there are pipeline stages, each of a stage's share of the layers; under virtual
 pipelining (1 + (p - 1) / (p v)) of all layers on the first stage (Korthikanti et al., arXiv:2205.05198, section 4.2.3), and on
 the last one ((v - 1) p + 1) / (p v) at its first loss.
@@ -20,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rlctl.config.sections.train import Megatron
-from rlctl.planning.memory.fsdp import ENTROPY_SLOPE_NUMBERS, PRODUCT_CHUNK, SLOPE_NUMBERS, Moment
+from rlctl.planning.memory.fsdp import ENTROPY_SLOPE_NUMBERS, GRADIENT_CHUNK, PRODUCT_CHUNK, SLOPE_NUMBERS, Moment
 from rlctl.planning.models import Layer, ModelShape
 
 
@@ -94,11 +95,12 @@ def training_moments(
     if not has_head:
         yield Moment(0.0, last)
         return
-    chunk = min(PRODUCT_CHUNK, counted * shape.vocabulary / engine.tensor_parallel_size)
+    wide = counted * shape.vocabulary / engine.tensor_parallel_size
     gradient = 4 * shape.vocabulary * shape.hidden / engine.tensor_parallel_size
-    narrowed = 4 * SLOPE_NUMBERS + (compute if compute < 4 else 0)
-    slope = 4 * ENTROPY_SLOPE_NUMBERS if reads_entropy else narrowed
-    yield Moment(0.0, last + 2 * counted * shape.hidden * compute, slope * chunk + gradient)
+    slope = 4 * (ENTROPY_SLOPE_NUMBERS if reads_entropy else SLOPE_NUMBERS) + (compute if compute < 4 else 0)
+    both = last + 2 * counted * shape.hidden * compute
+    yield Moment(0.0, both, 8 * min(PRODUCT_CHUNK, wide))
+    yield Moment(0.0, both, slope * min(GRADIENT_CHUNK, wide) + gradient)
 
 
 def _kept(engine: Megatron, shape: ModelShape, tokens: float, compute: int) -> float:

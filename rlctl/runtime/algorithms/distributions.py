@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rlctl.runtime.algorithms.entropy import rows_at_once, rows_of_head
+from rlctl.runtime.algorithms.entropy import rows_at_once, rows_of_head, scaled_logits
 
 STATISTICS = ("entropy", "squared_probabilities", "expected_signal")
 LOG_PROBS = "log_probs"
@@ -24,11 +24,15 @@ LOG_PROBS = "log_probs"
 
 
 def moments(log_q: Tensor) -> Tensor:
-    """Return -sum of q log q, sum of q^2, and sum of q^2 log q over a part of the vocabulary: [rows, V] to [3, rows]."""
-    log_q = log_q.clamp(min=torch.finfo(log_q.dtype).min)  # a token that cannot be drawn gives 0, not NaN
-    q = log_q.exp()
-    weighted = q * log_q
-    return torch.stack((-weighted.sum(-1), q.square().sum(-1), (q * weighted).sum(-1)))
+    """Return -sum of q log q, sum of q^2, and sum of q^2 log q over a part of the vocabulary: [rows, V] to [3, rows].
+
+    ``log_q`` is written over: it may take a gigabyte.
+    """
+    q = log_q.clamp_(min=torch.finfo(log_q.dtype).min).exp()  # a token that cannot be drawn gives 0, not NaN
+    weighted = log_q.mul_(q)
+    entropy = -weighted.sum(-1)
+    squared_logs = weighted.mul_(q).sum(-1)
+    return torch.stack((entropy, q.square_().sum(-1), squared_logs))
 
 
 def joined(parts: Tensor, log_shares: Tensor) -> Mapping[str, Tensor]:
@@ -86,7 +90,7 @@ def _walked(
     found = targets.new_empty(len(names), len(targets), dtype=wide)
     for start in range(0, len(targets), rows):
         part = slice(start, start + rows)
-        scaled = logits(part).to(wide) / temperature
+        scaled = scaled_logits(logits(part), temperature, wide)
         log_p = scaled.sub_(scaled.logsumexp(-1)[:, None])
         drawn = log_p.gather(-1, targets[part, None]).squeeze(-1)
         told = {LOG_PROBS: drawn, **joined(moments(log_p)[None], torch.zeros_like(drawn)[None])}

@@ -24,8 +24,19 @@ CPU_CHUNK_ELEMENTS = 2**18
 PRODUCT_ELEMENTS = 2**26
 """Logits of one product of hidden states and head: 256 MiB in float32."""
 
+GRADIENT_ELEMENTS = 5 * 2**26
+"""Logits whose gradient goes into a head at a time on a GPU, at most: 1.25 GiB in float32, 2,176 rows of 151,936 tokens.
+
+Each time the head's gradient is read and written whole, which takes as long as the products if these have 384 rows."""
+
+MEMORY_PER_LOGIT = 256
+"""Bytes of a GPU for each logit of ``GRADIENT_ELEMENTS``, at least: one is worked on in 14 bytes at most."""
+
 CPU_PRODUCT_ELEMENTS = 2**21
 """The same on CPU."""
+
+TILE_ROWS = 128
+"""A GPU works on so many rows of a product together, and on as many if there are fewer."""
 
 LEAST_ROWS = 16
 """Rows of such a product, at least: with fewer it would wait for the head's weights to be read."""
@@ -67,8 +78,7 @@ def log_probs_of_hidden(
     hidden: [N, H]; head: [V, H]; bias: [V] or None. Without ``with_entropy`` the entropy is 0. The gradients of head and bias
     are added up in at least float32.
     """
-    rows = rows_of_head(head, chunk)
-    log_probs, entropy = _HeadLogProbs.apply(hidden, head, bias, targets, temperature, rows, with_entropy)
+    log_probs, entropy = _HeadLogProbs.apply(hidden, head, bias, targets, temperature, chunk, with_entropy)
     return log_probs, entropy
 
 
@@ -87,12 +97,31 @@ def rows_at_once(logits: Tensor, chunk: int | None = None) -> int:
 
 def rows_of_head(head: Tensor, chunk: int | None = None) -> int:
     """Rows of a product with a head [V, H] that are worked on at a time: ``chunk``, or as many as suit the device."""
-    elements = CPU_PRODUCT_ELEMENTS if head.device.type == "cpu" else PRODUCT_ELEMENTS
-    return chunk or max(LEAST_ROWS, elements // max(1, len(head)))
+    if head.device.type == "cpu":
+        return chunk or max(LEAST_ROWS, CPU_PRODUCT_ELEMENTS // max(1, len(head)))
+    return chunk or _whole_tiles(PRODUCT_ELEMENTS // max(1, len(head)))
 
 
-def _scaled(logits: Tensor, temperature: float, dtype: torch.dtype) -> Tensor:
-    return logits.to(dtype) / temperature
+def rows_of_gradient(head: Tensor, chunk: int | None = None) -> int:
+    """The same if the head has a gradient: more rows, by the memory of the GPU."""
+    if chunk or head.device.type == "cpu":
+        return rows_of_head(head, chunk)
+    elements = GRADIENT_ELEMENTS
+    if head.device.type == "cuda":
+        elements = min(elements, torch.cuda.get_device_properties(head.device).total_memory // MEMORY_PER_LOGIT)
+    return _whole_tiles(elements // max(1, len(head)))
+
+
+def _whole_tiles(rows: int) -> int:
+    return rows - rows % TILE_ROWS if rows >= TILE_ROWS else max(LEAST_ROWS, rows)
+
+
+def scaled_logits(logits: Tensor, temperature: float, dtype: torch.dtype) -> Tensor:
+    """Logits over temperature, in new memory."""
+    if logits.dtype == dtype:
+        return logits / temperature
+    wide = logits.to(dtype)
+    return wide if temperature == 1.0 else wide.div_(temperature)
 
 
 def _finite(log_p: Tensor) -> Tensor:
@@ -104,11 +133,11 @@ def _read_rows(
     logits: Tensor, targets: Tensor, temperature: float, dtype: torch.dtype, with_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Log-probs, normalizers and entropy of some rows, each [rows]."""
-    scaled = _scaled(logits, temperature, dtype)
+    scaled = scaled_logits(logits, temperature, dtype)
     normalizers = scaled.logsumexp(-1)
     log_p = scaled.sub_(normalizers[:, None])
     drawn = log_p.gather(-1, targets[:, None]).squeeze(-1)
-    entropy = -(log_p.exp() * _finite(log_p)).sum(-1) if with_entropy else torch.zeros_like(drawn)
+    entropy = -log_p.exp().mul_(_finite(log_p)).sum(-1) if with_entropy else torch.zeros_like(drawn)
     return drawn, normalizers, entropy
 
 
@@ -125,13 +154,16 @@ def _slope_rows(
 
     With p = softmax(z / T): d log p_y / dz_j = ([j = y] - p_j) / T and d H / dz_j = -p_j (log p_j + H) / T.
     """
-    log_p = _scaled(logits, temperature, normalizers.dtype).sub_(normalizers[:, None])
-    p = log_p.exp()
-    slope = -grad_log_probs[:, None] * p
-    slope.scatter_add_(-1, targets[:, None], grad_log_probs[:, None])
-    if entropy is not None and grad_entropy is not None:
-        slope -= grad_entropy[:, None] * p * (_finite(log_p) + entropy[:, None])
-    return slope / temperature
+    log_p = scaled_logits(logits, temperature, normalizers.dtype).sub_(normalizers[:, None])
+    if entropy is None or grad_entropy is None:
+        slope = log_p.exp_().mul_(-grad_log_probs[:, None])
+        slope.scatter_add_(-1, targets[:, None], grad_log_probs[:, None])
+    else:
+        p = log_p.exp()
+        slope = p * -grad_log_probs[:, None]
+        slope.scatter_add_(-1, targets[:, None], grad_log_probs[:, None])
+        slope.sub_(p.mul_(grad_entropy[:, None]).mul_(_finite(log_p).add_(entropy[:, None])))
+    return slope if temperature == 1.0 else slope.div_(temperature)
 
 
 def _filled(grads: Sequence[Tensor | None], like: Tensor, with_entropy: bool) -> tuple[Tensor, Tensor | None]:
@@ -197,20 +229,22 @@ class _HeadLogProbs(torch.autograd.Function):
         bias: Tensor | None,
         targets: Tensor,
         temperature: float,
-        rows: int,
+        chunk: int | None,
         with_entropy: bool,
     ) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
+        rows = rows_of_head(head, chunk)
         dtype = torch.promote_types(hidden.dtype, torch.float32)
         log_probs = torch.empty(len(hidden), dtype=dtype, device=hidden.device)
         normalizers, entropy = torch.empty_like(log_probs), torch.empty_like(log_probs)
         for start in range(0, len(hidden), rows):
             part = slice(start, start + rows)
-            logits = torch.nn.functional.linear(hidden[part], head, bias)
-            found = _read(logits, targets[part], temperature, dtype, with_entropy)
+            found = _read(
+                torch.nn.functional.linear(hidden[part], head, bias), targets[part], temperature, dtype, with_entropy
+            )
             log_probs[part], normalizers[part], entropy[part] = found
         ctx.save_for_backward(hidden, head, bias, targets, normalizers, entropy)
-        ctx.temperature, ctx.rows, ctx.with_entropy = temperature, rows, with_entropy
+        ctx.temperature, ctx.chunk, ctx.with_entropy = temperature, chunk, with_entropy
         return log_probs, entropy
 
     @staticmethod
@@ -222,8 +256,9 @@ class _HeadLogProbs(torch.autograd.Function):
         grad_hidden = torch.empty_like(hidden) if need_hidden else None
         grad_head = torch.zeros_like(head, dtype=normalizers.dtype) if need_head else None
         grad_bias = torch.zeros_like(bias, dtype=normalizers.dtype) if need_bias else None
-        for start in range(0, len(hidden), ctx.rows):
-            part = slice(start, start + ctx.rows)
+        rows = (rows_of_gradient if need_head else rows_of_head)(head, ctx.chunk)
+        for start in range(0, len(hidden), rows):
+            part = slice(start, start + rows)
             slope = _slope(
                 torch.nn.functional.linear(hidden[part], head, bias),
                 targets[part],
@@ -239,6 +274,7 @@ class _HeadLogProbs(torch.autograd.Function):
                 grad_head += narrow.T @ hidden[part]
             if grad_bias is not None:
                 grad_bias += slope.sum(0)
+            del slope, narrow  # before the next are there
         return (
             grad_hidden,
             None if grad_head is None else grad_head.to(head.dtype),

@@ -21,7 +21,8 @@ class Head:
         self._layer: Any = last_layer(model)
         self._select: Tensor | None = None
         self._read: Callable[[Tensor], Tensor] | None = None
-        self._made: Tensor | None = None
+        self._made: tuple[Tensor, int] | None = None
+        """What was given to the model in place of logits, and its version, which a change of it would raise."""
         self._own: Callable[[Tensor], Tensor] = self._layer.forward
         self.chunks = isinstance(self._layer, torch.nn.Linear)
         """Whether log-probs can be had without whole logits: not where an adapter is on the layer, nor where the model goes
@@ -42,17 +43,19 @@ class Head:
         Return None, now and from now on, where the model changes its logits after this layer (``chunks``).
         """
 
+        beside: list[
+            Tensor
+        ] = []  # stacked with log-probs, entropy would have a gradient of zeros where no loss reads it
+
         def read(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-            return torch.stack(
-                log_probs_of_hidden(hidden, weight, bias, targets, temperature=temperature, with_entropy=with_entropy),
-                -1,
+            drawn, entropy = log_probs_of_hidden(
+                hidden, weight, bias, targets, temperature=temperature, with_entropy=with_entropy
             )
+            beside.append(entropy)
+            return drawn
 
         found = self._read_through(inputs, select, read)
-        if found is None:
-            return None
-        drawn, entropy = found.unbind(-1)
-        return drawn, entropy
+        return None if found is None else (found, beside[0])
 
     def statistics(
         self, inputs: dict[str, Any], select: Tensor, targets: Tensor, names: Sequence[str], *, temperature: float
@@ -68,7 +71,7 @@ class Head:
     def _read_through(
         self, inputs: dict[str, Any], select: Tensor, read: Callable[[Tensor, Tensor, Tensor | None], Tensor]
     ) -> Tensor | None:
-        """What ``read`` makes of hidden states and the last layer in place of logits, [N, K]; None where it cannot be had."""
+        """What ``read`` makes of hidden states and the last layer in place of logits, [N, ...]; None where it cannot be had."""
         if not self.chunks:
             return None
         self._read = lambda hidden: read(hidden, self._layer.weight, self._layer.bias)
@@ -77,7 +80,7 @@ class Head:
         finally:
             self._read = None
         made, self._made = self._made, None
-        self.chunks = found is made and found._version == 0
+        self.chunks = made is not None and found is made[0] and found._version == made[1]
         return found if self.chunks else None
 
     def _forward(self, hidden: Tensor) -> Tensor:
@@ -85,8 +88,9 @@ class Head:
         chosen = hidden.flatten(0, -2).index_select(0, self._select)
         if self._read is None:
             return self._own(chosen)
-        self._made = self._read(chosen)
-        return self._made
+        made = self._read(chosen)
+        self._made = made, made._version
+        return made
 
 
 def last_layer(model: PreTrainedModel) -> torch.nn.Module:

@@ -285,7 +285,7 @@ def test_logits_that_are_never_whole_need_less(folder: str) -> None:
         memory_of(config_for(folder, batch=micro, placement={"device": device}))[0] for device in ("cpu", "cuda")
     )
     vocabulary = shape_in(folder).vocabulary
-    chunks = 4 * 4 * 2**25
+    chunks = 4 * 2**25
     assert whole.part("logits") * GIB == pytest.approx(2 * 2 * 32_768 * vocabulary + chunks)
     assert fused.part("logits") < whole.part("logits") / 4
     assert fused.gib < whole.gib

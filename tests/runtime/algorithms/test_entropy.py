@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -212,3 +214,43 @@ def test_entropy_that_no_loss_reads_costs_no_gradient_and_changes_no_bit(monkeyp
     for mine, theirs in zip(without, gradients(0.0), strict=True):
         assert torch.equal(mine, theirs)
     assert read == [False] * 6 + [True] * 6
+
+
+class Products(TorchDispatchMode):
+    """Rows of hidden states of each product with a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[int] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.ops.aten.mm.default:
+            self.rows.append(args[0].shape[0])
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_on_a_gpu_a_head_gets_its_gradient_from_many_rows_at_a_time(trained: bool) -> None:
+    """Each time the whole gradient is read and written; nothing is, if the head is frozen, and fewer rows need less memory."""
+    hidden = torch.empty(16_384, 32, dtype=torch.bfloat16, device="meta", requires_grad=True)
+    head = torch.empty(151_936, 32, dtype=torch.bfloat16, device="meta", requires_grad=trained)
+    with Products() as forward:
+        drawn, _ = log_probs_of_hidden(hidden, head, None, torch.empty(16_384, dtype=torch.int64, device="meta"))
+    assert set(forward.rows[:-1]) == {384}
+    with Products() as backward:
+        drawn.sum().backward()  # type: ignore[no-untyped-call]
+    logits = [rows for rows in backward.rows if rows != len(head)]
+    assert backward.rows.count(len(head)) == (8 if trained else 0)
+    assert max(logits) == (2176 if trained else 384)
+    assert sum(logits) == 2 * 16_384  # the logits again, and the gradient of the hidden states
+
+
+@pytest.mark.parametrize(("gib", "rows"), [(141, 2176), (80, 2176), (24, 640), (0.1, 16)])
+def test_rows_at_a_time_depend_on_the_memory_of_the_gpu(monkeypatch: pytest.MonkeyPatch, gib: float, rows: int) -> None:
+    properties = SimpleNamespace(total_memory=int(gib * 2**30))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+
+    class OnGpu(list[int]):
+        device = torch.device("cuda")
+
+    assert module.rows_of_gradient(OnGpu(range(151_936))) == rows  # type: ignore[arg-type]

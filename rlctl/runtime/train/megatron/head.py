@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rlctl.runtime.algorithms.distributions import LOG_PROBS, joined, moments
-from rlctl.runtime.algorithms.entropy import CPU_PRODUCT_ELEMENTS, LEAST_ROWS, PRODUCT_ELEMENTS
+from rlctl.runtime.algorithms.entropy import rows_of_gradient, rows_of_head
 
 NEVER = -1e30
 """The logit of a row of the vocabulary that only fills it up: finite, so that a part of such rows alone has an entropy."""
@@ -75,7 +75,7 @@ def shared_statistics(
     hidden: Tensor, weight: Tensor, read: Read, first: int, group: dist.ProcessGroup
 ) -> tuple[Tensor, ...]:
     """The statistics that ``read`` asks of hidden states [n, hidden], [n] each: one gather of five numbers a token."""
-    rows, found = _rows(weight), []
+    rows, found = rows_of_head(weight), []
     for start in range(0, len(hidden), rows):
         part = slice(start, start + rows)
         log_q, lse = _part(hidden[part], weight, read, first)
@@ -120,12 +120,12 @@ class _SharedLogProbs(torch.autograd.Function):
         ctx: Any, hidden: Tensor, weight: Tensor, read: Read, first: int, group: dist.ProcessGroup
     ) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
-        rows, found = _rows(weight), []
+        rows, found = rows_of_head(weight), []
         for start in range(0, len(hidden), rows):
             part = slice(start, start + rows)
             log_p, lse = _part(hidden[part], weight, read, first)
             drawn = log_p.gather(-1, _places(read.targets[part], first, weight)[:, None]).squeeze(-1)
-            entropy = -(log_p.exp() * log_p).sum(-1) if read.with_entropy else torch.zeros_like(lse)
+            entropy = -log_p.exp().mul_(log_p).sum(-1) if read.with_entropy else torch.zeros_like(lse)
             found.append(torch.stack((lse, drawn + lse, entropy)))
         mine = torch.cat(found, 1) if found else _scaled(hidden, weight, read).new_zeros(3, 0)
         lse, drawn, entropy = _gather(mine, group).unbind(1)  # [parts, n] each
@@ -144,37 +144,51 @@ class _SharedLogProbs(torch.autograd.Function):
         hidden, weight, normalizers, entropy = ctx.saved_tensors
         grad_log_probs = torch.zeros_like(normalizers) if grads[0] is None else grads[0]
         grad_entropy = grads[1]  # None if the loss doesn't read the entropy
-        read, first, rows = ctx.read, ctx.first, _rows(weight)
+        read, first = ctx.read, ctx.first
         needs_hidden, needs_weight = ctx.needs_input_grad[:2]
+        rows = (rows_of_gradient if needs_weight else rows_of_head)(weight)
         grad_hidden = torch.zeros_like(hidden) if needs_hidden else None
         grad_weight = torch.zeros_like(weight, dtype=normalizers.dtype) if needs_weight else None
         for start in range(0, len(hidden), rows):
             part = slice(start, start + rows)
             log_p = _scaled(hidden[part], weight, read, first).sub_(normalizers[part, None])
-            p = log_p.exp()
-            slope = -grad_log_probs[part, None] * p
             targets = read.targets[part]
             drawn = torch.where(_is_here(targets, first, weight), grad_log_probs[part], 0.0)
-            slope.scatter_add_(-1, _places(targets, first, weight)[:, None], drawn[:, None])
-            if read.with_entropy and grad_entropy is not None:
-                slope -= grad_entropy[part, None] * p * (log_p + entropy[part, None])
-            narrow = (slope / read.temperature).to(hidden.dtype)
+            slope = _slope(
+                log_p,
+                _places(targets, first, weight),
+                drawn,
+                grad_log_probs[part],
+                entropy[part],
+                None if grad_entropy is None or not read.with_entropy else grad_entropy[part],
+            )
+            narrow = (slope if read.temperature == 1.0 else slope.div_(read.temperature)).to(hidden.dtype)
             if grad_hidden is not None:
                 grad_hidden[part] = narrow @ weight
             if grad_weight is not None:
                 grad_weight += narrow.T @ hidden[part]
+            del log_p, slope, narrow  # before the next are there
         return grad_hidden, None if grad_weight is None else grad_weight.to(weight.dtype), None, None, None
 
 
-def _rows(weight: Tensor) -> int:
-    elements = CPU_PRODUCT_ELEMENTS if weight.device.type == "cpu" else PRODUCT_ELEMENTS
-    return max(LEAST_ROWS, elements // max(1, len(weight)))
+def _slope(
+    log_p: Tensor, places: Tensor, drawn: Tensor, grad_log_probs: Tensor, entropy: Tensor, grad_entropy: Tensor | None
+) -> Tensor:
+    """The gradient of logits over temperature, [rows, V / parts]; ``log_p`` is written over."""
+    if grad_entropy is None:
+        return log_p.exp_().mul_(-grad_log_probs[:, None]).scatter_add_(-1, places[:, None], drawn[:, None])
+    p = log_p.exp()
+    slope = p * -grad_log_probs[:, None]
+    slope.scatter_add_(-1, places[:, None], drawn[:, None])
+    return slope.sub_(p.mul_(grad_entropy[:, None]).mul_(log_p.add_(entropy[:, None])))
 
 
 def _scaled(hidden: Tensor, weight: Tensor, read: Read, first: int = 0) -> Tensor:
     """Logits over temperature of one part, [rows, V / parts], in float32 at least."""
     logits = F.linear(hidden, weight)
-    scaled = logits.to(torch.promote_types(logits.dtype, torch.float32)) / read.temperature
+    scaled = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if read.temperature != 1.0:
+        scaled.div_(read.temperature)
     scaled[:, max(0, read.vocabulary - first) :] = NEVER
     return scaled
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Lora, Model
 from rlctl.config.sections.train import Megatron, PrecisionSettings, Train
+from rlctl.runtime.algorithms import entropy
 from rlctl.runtime.algorithms.distributions import LOG_PROBS, STATISTICS
 from rlctl.runtime.train.engines import make_train_engine
 from rlctl.runtime.train.interface import Comparison, LossFunction, Role, TrainEngine
@@ -181,13 +182,9 @@ def shared_head(
     part = padded.chunk(2)[rank].clone().requires_grad_()
     mine = hidden.clone().requires_grad_()
     read = head.Read(torch.arange(len(hidden)), targets, len(weight), temperature)
-    usual = head.LEAST_ROWS, head.CPU_PRODUCT_ELEMENTS
-    head.LEAST_ROWS, head.CPU_PRODUCT_ELEMENTS = rows, 1
-    try:
+    with mock.patch.multiple(entropy, LEAST_ROWS=rows, CPU_PRODUCT_ELEMENTS=1):
         found = head._SharedLogProbs.apply(mine, part, read, rank * len(part), group)
         torch.autograd.backward(found, grads)
-    finally:
-        head.LEAST_ROWS, head.CPU_PRODUCT_ELEMENTS = usual
     assert mine.grad is not None
     dist.all_reduce(mine.grad)
     return found[0].detach(), found[1].detach(), mine.grad, part.grad
@@ -204,5 +201,5 @@ def shared_statistics(hidden: Tensor, weight: Tensor, targets: Tensor, temperatu
     part = padded.chunk(2)[rank]
     names = (LOG_PROBS, *STATISTICS)
     read = head.Read(torch.arange(len(hidden)), targets, len(weight), temperature, statistics=names)
-    with mock.patch.multiple(head, LEAST_ROWS=rows, CPU_PRODUCT_ELEMENTS=1):
+    with mock.patch.multiple(entropy, LEAST_ROWS=rows, CPU_PRODUCT_ELEMENTS=1):
         return torch.stack(head.shared_statistics(hidden, part, read, rank * len(part), dist.group.WORLD))

@@ -9,8 +9,8 @@ import torch
 from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Megatron, Optimizer, PrecisionSettings, Train
+from rlctl.runtime.algorithms import entropy
 from rlctl.runtime.train.losses import SftLoss, totals_of
-from rlctl.runtime.train.megatron import head
 from rlctl.runtime.train.megatron.engine import MegatronEngine
 from rlctl.runtime.types import Sample
 from tests.planning.memory.live_storages import LiveStorages
@@ -18,7 +18,7 @@ from tests.planning.memory.live_storages import LiveStorages
 
 def peak(folder: Path, engine: Megatron, compute: str, prompt: int, response: int, count: int) -> dict[str, int]:
     """Bytes that live at the worst moment of a second step of two micro-batches, all really computed."""
-    head.CPU_PRODUCT_ELEMENTS = head.PRODUCT_ELEMENTS  # as on a GPU
+    entropy.CPU_PRODUCT_ELEMENTS = entropy.GRADIENT_ELEMENTS  # the vocabulary is so small that all rows are one chunk
     precision = PrecisionSettings(parameters="float32", compute=compute, reduce="float32")  # type: ignore[arg-type]
     train = Train(engine=engine, precision=precision, optimizer=Optimizer(lr=1e-3))
     live = LiveStorages()
