@@ -42,7 +42,7 @@ from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train import checkpoint, export, replay
 from rlctl.runtime.train.gathering import BUCKET_BYTES
 from rlctl.runtime.train.head import Head
-from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Role, Routing, TellsLogProbs
+from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, LossTerms, Role, Routing, TellsLogProbs
 from rlctl.runtime.train.losses import counted_tokens
 from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, prompts_of, split
 from rlctl.runtime.train.model import check_kernels, freeze, load, pads, use_liger
@@ -237,7 +237,7 @@ class FsdpEngine(TellsLogProbs):
     ) -> dict[str, float]:
         """See ``TrainEngine``."""
         assert self.optimizer is not None, "a reference is never updated"
-        self._bring(optimizer=True)
+        self._bring(optimizer=False)
         self.model.train()
         sums: dict[str, Tensor] = {}
         parts = self._micro_batches(samples, micro, together)
@@ -247,11 +247,17 @@ class FsdpEngine(TellsLogProbs):
             batch = self._collate(samples, members, loss.columns)
             others = {name: each.model.logits(samples, members) for name, each in compare.items()}
             with self._experts(samples, members, batch):
-                terms = self._backward(batch, loss, temperature, totals, compare, others)
-            for name, value in terms.items():
+                terms = self._forward(batch, loss, temperature, totals, compare, others)
+                if number == len(parts):
+                    self._bring_optimizer()  # beside the last backward pass
+                (terms.loss if self.loss_scale is None else terms.loss * self.loss_scale.value).backward()
+            told = {"loss": terms.loss.detach(), **terms.metrics}
+            del terms
+            for name, value in told.items():
                 sums[name] = sums.get(name, 0.0) + value
         for each in compare.values():
             each.model.offload()
+        self._bring(optimizer=True)
         stepped = self._step(self.optimizer)
         return {**self._sum_over_replicas(sums), **stepped}
 
@@ -303,7 +309,7 @@ class FsdpEngine(TellsLogProbs):
             if isinstance(module, FSDPModule):
                 module.reshard()
 
-    def _backward(
+    def _forward(
         self,
         batch: MicroBatch,
         loss: LossFunction,
@@ -311,7 +317,7 @@ class FsdpEngine(TellsLogProbs):
         totals: Totals,
         compare: Mapping[str, Comparison],
         others: Mapping[str, Tensor],
-    ) -> dict[str, Tensor]:
+    ) -> LossTerms:
         tensors = {**batch.columns, "lengths": batch.lengths}
         with self._kept():
             if self.role == "critic":
@@ -328,9 +334,7 @@ class FsdpEngine(TellsLogProbs):
                 tensors |= {name: each.divergence(logits, others[name]) for name, each in compare.items()}
             else:
                 tensors["log_probs"], tensors["entropy"] = self._drawn(batch, temperature, with_entropy=True)
-        terms = loss(tensors, totals)
-        (terms.loss if self.loss_scale is None else terms.loss * self.loss_scale.value).backward()
-        return {"loss": terms.loss.detach(), **terms.metrics}
+        return loss(tensors, totals)
 
     def _drawn(self, batch: MicroBatch, temperature: float, *, with_entropy: bool) -> tuple[Tensor, Tensor]:
         """Log-probs of the counted tokens, and entropy, [N]; from chunks of logits on a GPU and without gradient, if possible."""
@@ -490,7 +494,13 @@ class FsdpEngine(TellsLogProbs):
         if "parameters" in self._away:
             self._host.bring_model(self.model)
             self._away.discard("parameters")
-        if optimizer and "optimizer" in self._away and self.optimizer is not None:
+        if optimizer:
+            self._bring_optimizer()
+            self._host.arrived()
+
+    def _bring_optimizer(self) -> None:
+        """Begin to have the optimizer's state on the device again."""
+        if "optimizer" in self._away and self.optimizer is not None:
             self._host.bring_optimizer(self.optimizer)
             self._away.discard("optimizer")
 

@@ -9,7 +9,7 @@ another stream. On a CPU the same code runs with memory that is not pinned and s
 from __future__ import annotations
 
 import weakref
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,6 +106,8 @@ class HostCopies:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._places: dict[Hashable, Tensor] = {}
+        self._side: Any = None
+        """The stream in which an optimizer's state comes back."""
 
     def take_model(self, model: torch.nn.Module) -> None:
         """Move a model's weights and buffers to CPU memory."""
@@ -127,22 +129,51 @@ class HostCopies:
 
     def take_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Move an optimizer's state to CPU memory."""
+        self.arrived()
         for parameter, name, value in _states(optimizer):
             if name != "step":
                 optimizer.state[parameter][name] = self._taken(value, (id(parameter), name))
 
     def bring_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        """Move it back to the device.
+        """Begin to move it back to the device, beside the work that is given to it from now on; ``arrived`` before it is used.
 
-        Fused kernels count steps there, others on the CPU. A checkpoint that is loaded at rest may leave the count of a fused
-        one with the weights, in CPU memory.
+        Its memory is taken in the stream of that work, whose free memory another stream could not have. Fused kernels count
+        steps on the device, others on the CPU. A checkpoint that is loaded at rest may leave the count of a fused one with the
+        weights, in CPU memory.
         """
         fused = {
             id(parameter) for group in optimizer.param_groups if group.get("fused") for parameter in group["params"]
         }
+        copies: list[tuple[Tensor, Tensor]] = []
         for parameter, name, value in _states(optimizer):
-            if name != "step" or id(parameter) in fused:
-                optimizer.state[parameter][name] = value.to(self._device, non_blocking=True)
+            waiting = self._places.get((id(parameter), name))
+            local = value.to_local() if isinstance(value, DTensor) else value
+            if name == "step":
+                if id(parameter) in fused:
+                    optimizer.state[parameter][name] = value.to(self._device, non_blocking=True)
+            elif waiting is not None and waiting.data_ptr() == local.data_ptr():
+                place = torch.empty_like(local, device=self._device)
+                copies.append((place, local))
+                optimizer.state[parameter][name] = _in_its_form(place, value)
+            else:
+                optimizer.state[parameter][name] = value.to(self._device)
+        if copies:
+            self._bring_beside(copies)
+
+    def _bring_beside(self, copies: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Fill the first of each two from the second, once the work so far is done, in whose memory the first may be."""
+        streams = torch.get_device_module(self._device)
+        if self._side is None:
+            self._side = streams.Stream()
+        self._side.wait_stream(streams.current_stream())
+        with streams.stream(self._side):
+            for place, local in copies:
+                place.copy_(local, non_blocking=True)
+
+    def arrived(self) -> None:
+        """Have the work that is given to the device from now on wait until the optimizer's state is back."""
+        if self._side is not None:
+            torch.get_device_module(self._device).current_stream().wait_stream(self._side)
 
     def wait(self) -> None:
         """Wait for the copies, before anything reads them or the device's memory goes to another process."""

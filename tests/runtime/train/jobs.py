@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -23,6 +25,7 @@ from rlctl.config.sections.algorithm import Algorithm, KlInLoss
 from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Lora, Model
 from rlctl.config.sections.train import Fsdp2, MemorySettings, Optimizer, PrecisionSettings, Train
+from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.distributions import LOG_PROBS, STATISTICS
 from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.models import cpu_products
@@ -31,7 +34,7 @@ from rlctl.runtime.train import model as model_module
 from rlctl.runtime.train.checkpoint import state_of
 from rlctl.runtime.train.fsdp import FsdpEngine
 from rlctl.runtime.train.gathering import whole
-from rlctl.runtime.train.interface import Comparison, LossFunction, Role, TrainEngine
+from rlctl.runtime.train.interface import Comparison, LossFunction, LossTerms, Role, TrainEngine
 from rlctl.runtime.train.losses import PolicyLoss, SftLoss, totals_of
 from rlctl.runtime.train.offloading import HostCopies, OffloadedActivations
 from rlctl.runtime.train.sharded_loading import BareModel, bare
@@ -42,6 +45,7 @@ from rlctl.runtime.workers.trainer import make_loss
 FLOAT32 = PrecisionSettings(parameters="float32", compute="float32", reduce="float32")
 FLOAT64 = PrecisionSettings(parameters="float64", compute="float64", reduce="float64")  # type: ignore[arg-type]
 ALL_AT_ONCE = MicroBatchSize(unit="tokens", size=100_000)
+FEW_AT_ONCE = MicroBatchSize(unit="responses", size=2)
 
 
 def make_samples(count: int, *, seed: int = 0, vocab: int = 64) -> list[Sample]:
@@ -519,18 +523,71 @@ def offloaded_activations(
 def resting(folder: Path, samples: Sequence[Sample]) -> list[tuple[dict[str, Tensor], list[dict[str, float]]]]:
     """Weights and metrics after updates of a model that never moves, and of one that rests in CPU memory in between."""
     plain, engine = engine_of(folder, settings()), engine_of(folder, settings())
-    assert engine.optimizer is not None
-    host, metrics, places = HostCopies(engine.device), [], []
+    metrics, places = [], []
     for _ in range(3):
-        metrics += gathered_after(engine, samples, SftLoss(), ALL_AT_ONCE, 1)[1]
-        host.take_model(engine.model)
-        host.take_optimizer(engine.optimizer)
-        host.wait()
-        places.append([parameter.to_local().data_ptr() for parameter in engine.model.parameters()])  # type: ignore[attr-defined]
-        host.bring_model(engine.model)
-        host.bring_optimizer(engine.optimizer)
+        metrics += gathered_after(engine, samples, SftLoss(), FEW_AT_ONCE, 1)[1]
+        rest(engine)
+        places.append([local.data_ptr() for local in held(engine)])
     assert places[0] == places[1] == places[2]
-    return [(gathered(engine), metrics), gathered_after(plain, samples, SftLoss(), ALL_AT_ONCE, 3)]
+    return [(gathered(engine), metrics), gathered_after(plain, samples, SftLoss(), FEW_AT_ONCE, 3)]
+
+
+def rest(engine: FsdpEngine) -> None:
+    """Have weights and optimizer in CPU memory, as ``FsdpEngine.offload`` does on a GPU."""
+    assert engine.optimizer is not None
+    engine._host.take_model(engine.model)
+    engine._host.take_optimizer(engine.optimizer)
+    engine._host.wait()
+    engine._away |= {"parameters", "optimizer"}
+
+
+def held(engine: FsdpEngine) -> list[Tensor]:
+    """This worker's parts of weights and of the optimizer's state, but for counts of steps."""
+    assert engine.optimizer is not None
+    parts = [*engine.model.parameters()]
+    parts += [value for state in engine.optimizer.state.values() for name, value in state.items() if name != "step"]
+    return [part.to_local() for part in parts]  # type: ignore[attr-defined]
+
+
+class Stream:
+    """A stream that notes what it waits for and what runs in it."""
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        self.name, self._log = name, log
+
+    def wait_stream(self, other: Stream) -> None:
+        self._log.append(f"{self.name} waits for {other.name}")
+
+
+def order_of_the_optimizer(folder: Path, samples: Sequence[Sample]) -> list[str]:
+    """What happens in an update of a model that rests in CPU memory, in order; streams are stood in for."""
+    engine, log = engine_of(folder, settings()), list[str]()
+    work = Stream("work", log)
+    gathered_after(engine, samples, SftLoss(), FEW_AT_ONCE, 1)
+    rest(engine)
+    assert engine.optimizer is not None
+    copy = Tensor.copy_
+
+    @contextmanager
+    def stream(entered: Stream) -> Iterator[None]:
+        def copied(tensor: Tensor, *args: Any, **options: Any) -> Tensor:
+            log.append("copies bring a part beside" if options.get("non_blocking") else "copies bring a part")
+            return copy(tensor, *args, **options)
+
+        with patch.object(Tensor, "copy_", copied):
+            yield
+
+    class Noted(SftLoss):
+        def __call__(self, tensors: Mapping[str, Tensor], totals: Totals) -> LossTerms:
+            log.append("forward")
+            tensors["log_probs"].register_hook(lambda gradient: log.append("backward"))
+            return super().__call__(tensors, totals)
+
+    engine.optimizer.register_step_pre_hook(lambda *_: log.append("step"))
+    module = SimpleNamespace(Stream=lambda: Stream("copies", log), stream=stream, current_stream=lambda: work)
+    with patch.object(torch, "get_device_module", lambda device: module):
+        engine.update(share(samples), Noted(), micro=FEW_AT_ONCE, temperature=1.0, totals=totals_of(samples))
+    return log
 
 
 def resting_uneven(rows: int) -> tuple[Tensor, Tensor]:

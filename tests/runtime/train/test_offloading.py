@@ -25,6 +25,19 @@ def test_a_model_that_rests_in_cpu_memory_trains_the_same(two: Workers, models: 
     assert all(torch.equal(tensor, expected[name]) for name, tensor in found.items())
 
 
+def test_an_optimizer_comes_back_beside_the_last_backward_pass(two: Workers, models: dict[str, Path]) -> None:
+    """Its copies wait for the forward pass, in whose freed memory they may lie, and the step waits for them."""
+    log, other = two.run(jobs.order_of_the_optimizer, models["qwen2"], make_samples(8))
+    assert log == other
+    parts = log.count("copies bring a part beside")
+    assert parts > 2
+    assert log == [
+        *("forward", "backward"),
+        *("forward", "copies waits for work", *["copies bring a part beside"] * parts),
+        *("backward", "work waits for copies", "step"),
+    ]
+
+
 @pytest.mark.parametrize("rows", [3, 4, 5])
 def test_parts_of_different_sizes_rest_too(two: Workers, rows: int) -> None:
     for before, after in two.run(jobs.resting_uneven, rows):
