@@ -332,9 +332,11 @@ class VllmEngine(ByResponse[_Row]):
 
 def _start(arguments: Mapping[str, Any]) -> Any:
     from vllm import EngineArgs, LLMEngine
+    from vllm.usage.usage_lib import UsageContext
 
     try:
-        configuration = EngineArgs(**arguments).create_engine_config()
+        # Without a context an engine would run 128 requests at a time on any GPU, in batches of 2,048 tokens.
+        configuration = EngineArgs(**arguments).create_engine_config(UsageContext.LLM_CLASS)
         _check_kernels(configuration.model_config)
         engine = LLMEngine.from_vllm_config(configuration, disable_log_stats=bool(arguments.get("disable_log_stats")))
     except (ValueError, TypeError, OSError, ImportError) as error:

@@ -392,6 +392,27 @@ def test_the_engine_was_started_with_what_the_config_says(engine: VllmEngine, fo
     assert made.quant_config is None
 
 
+def test_without_limits_it_has_those_of_vllms_own_class(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which depend on the GPU: 1,024 requests at a time on an H100. ``EngineArgs`` alone gives 128 everywhere."""
+    from vllm import EngineArgs, LLMEngine
+    from vllm.usage.usage_lib import UsageContext
+
+    class Enough(Exception):
+        pass
+
+    def caught(made: Any, **_: Any) -> None:
+        limits.append(made.scheduler_config.max_num_seqs)
+        raise Enough
+
+    limits: list[int] = []
+    monkeypatch.setattr(LLMEngine, "from_vllm_config", caught)
+    with pytest.raises(Enough):
+        make_engine(rollout_spec(config(folder, memory={}), "vllm", str(folder), "cpu"))
+    _, requests_at_once = EngineArgs.get_batch_defaults(1)
+    assert limits == [requests_at_once[UsageContext.LLM_CLASS]]
+    assert limits[0] > 128
+
+
 def test_a_request_that_it_cannot_answer_is_refused(engine: VllmEngine) -> None:
     with pytest.raises(RunError, match="request 0: the prompt is empty"):
         engine.generate([Request((), PLAIN, 1, 0)])
