@@ -34,7 +34,8 @@ from rlctl.planning.memory.parts import BYTES, GIB, MemoryEstimate, MemoryPart
 from rlctl.planning.models import ModelShape, read_shape
 
 ROWS_AT_ONCE = 256
-"""Responses decoded at once where the config names no number: the default of vLLM and of the built-in engine."""
+"""Responses decoded at once where the config names no number: the default of the built-in engine, and of vLLM on GPUs with
+less than 70 GiB."""
 
 
 def memory_of(config: Config, *, device: Device = "cuda") -> tuple[MemoryEstimate, ...]:
