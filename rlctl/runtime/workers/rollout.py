@@ -18,6 +18,7 @@ from rlctl.planning.plan import Device
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.models.config import changed_config, import_modules
 from rlctl.runtime.processes.environment import ENGINE_GPUS
+from rlctl.runtime.processes.memory import give_back, keep_freed_memory
 from rlctl.runtime.rollout.external import ExternalEngine
 from rlctl.runtime.rollout.interface import Finished, RolloutEngine
 from rlctl.runtime.rollout.sglang import SglangEngine, SglangServer
@@ -75,6 +76,8 @@ class RolloutWorker:
         Raises:
             RunError: the engine cannot run here, or cannot load the model.
         """
+        if spec.device == "cpu":
+            keep_freed_memory()
         self._spec = spec
         self._engine = make_engine(spec)
         self._tokenizer: Any = None
@@ -177,6 +180,7 @@ class RolloutWorker:
         if self._sleeps:
             with self._stepper.held():
                 self._engine.sleep()
+        give_back()
 
     def _wake(self) -> None:
         if self._sleeps:
