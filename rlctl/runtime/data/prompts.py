@@ -92,7 +92,8 @@ class PromptSet(RowSet):
         for number, row in enumerate(rows, start):
             images = self._images(row, number)
             counts.append(self._chat.images.counts(images) if self._chat.images else [])
-            texts.append(self._text(row, number, len(images)))
+            where = self._where(number)
+            texts.append(self._text(row, where, self._told(row, where), len(images)))
         encoded = zip(self._chat.encode(texts, special=self._raw), counts, strict=True)
         lengths = [len(self._filled(ids, each, number)) for number, (ids, each) in enumerate(encoded, start)]
         if not all(lengths):
@@ -170,12 +171,21 @@ class PromptSet(RowSet):
         numbers = self._rows[positions].tolist()
         rows = self._dataset.__getitems__(numbers)
         images = [self._images(row, number) for row, number in zip(rows, numbers, strict=True)]
-        texts = [self._text(row, number, len(own)) for row, number, own in zip(rows, numbers, images, strict=True)]
+        places = list(map(self._where, numbers))
+        told = list(map(self._told, rows, places))
+        texts = list(map(self._text, rows, places, told, map(len, images)))
         encoded = self._chat.encode(texts, special=self._raw)
-        return list(map(self._prompt, positions, numbers, rows, images, texts, encoded))
+        return list(map(self._prompt, positions, numbers, rows, told, images, texts, encoded))
 
     def _prompt(
-        self, position: int, number: int, row: Mapping[str, Any], images: list[Any], text: str, ids: list[int]
+        self,
+        position: int,
+        number: int,
+        row: Mapping[str, Any],
+        messages: Messages,
+        images: list[Any],
+        text: str,
+        ids: list[int],
     ) -> Prompt:
         reader = self._chat.images
         ids = self._filled(ids, reader.counts(images) if reader else [], number)
@@ -191,12 +201,16 @@ class PromptSet(RowSet):
             text=text,
             answer=self._answer(row),
             extra=extra,
-            messages=() if self._raw else tuple(self._messages(row[self.source.prompt_key], row, "")),
+            messages=tuple(messages),
             inputs=reader.read(images) if reader else {},
         )
 
-    def _text(self, row: Mapping[str, Any], number: int, images: int) -> str:
-        value, where = row[self.source.prompt_key], self._where(number)
+    def _told(self, row: Mapping[str, Any], where: str) -> Messages:
+        """The messages of a row; none of raw text."""
+        return [] if self._raw else self._messages(row[self.source.prompt_key], row, where)
+
+    def _text(self, row: Mapping[str, Any], where: str, messages: Messages, images: int) -> str:
+        value = row[self.source.prompt_key]
         if self._raw:
             if not isinstance(value, str):
                 raise RunError(
@@ -204,7 +218,7 @@ class PromptSet(RowSet):
                     hint=said("{key}.prompt_type is raw", key=self._key),
                 )
             return value
-        messages, tools = self._messages(value, row, where), self._tools(row, where)
+        tools = self._tools(row, where)
         if self._chat.images is not None:
             messages = with_places(messages, images, where=where)
         return self._chat.render(messages, generate=True, tools=tools, where=where)

@@ -20,7 +20,8 @@ from rlctl.runtime.processes.group import Group
 from rlctl.runtime.profiling.throughput import Interval, Speed, phase_times, worker_metrics
 from rlctl.runtime.profiling.timeline import Timeline
 from rlctl.runtime.profiling.tools import Order, Tool, WorkerProfile
-from rlctl.runtime.profiling.usage import Call, CallLog, moment
+from rlctl.runtime.profiling.usage import CallLog, SameCalls, moment
+from rlctl.runtime.serialization.stored_samples import lengths_of
 from rlctl.runtime.train.losses import counted_tokens
 from rlctl.runtime.types import Sample
 
@@ -69,11 +70,11 @@ class StepProfiles:
             orders = {rank: self._order(role, group.names[rank], step) for rank in ranks}
             self._guarded(partial(group.start_profiles, orders))
 
-    def note(self, phases: Sequence[Interval], calls: Sequence[Call], step: Interval | None = None) -> None:
+    def note(self, phases: Sequence[Interval], calls: Sequence[SameCalls], step: Interval | None = None) -> None:
         """Put phases, calls and a step that is over into the timeline, where one is recorded."""
         if self._since is not None:
             self._timeline.phases += phases
-            self._timeline.calls += calls
+            self._timeline.calls += [each for call in calls for each in call.apart()]
             self._timeline.steps += [] if step is None else [step]
 
     def end(self, step: int) -> None:
@@ -179,7 +180,7 @@ class Meter:
         self.profiles.note(self._phases, calls)
         self._phases = []
         trained = sum(counted_tokens(samples))
-        lengths = [len(sample) for sample in samples]
+        lengths = lengths_of(samples)
         speed = self.speed.metrics(lengths, trained, metrics.get("response/tokens", 0.0), times, calls)
         return {**speed, **times, **worker_metrics(calls, seconds)}
 

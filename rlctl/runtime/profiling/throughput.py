@@ -8,15 +8,16 @@ what the devices could do in the time. Needed are, a token: 2 operations a param
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from itertools import chain
 from typing import NamedTuple
 
 from rlctl.planning.memory import GIB, forward_flops, known_gpu
 from rlctl.planning.models import ModelShape
-from rlctl.runtime.profiling.usage import Call, resident_bytes
+from rlctl.runtime.profiling.usage import SameCalls, resident_bytes
 
 
 class Interval(NamedTuple):
@@ -46,7 +47,7 @@ def covered(phases: Iterable[Interval], began: float, ended: float) -> float:
     return total
 
 
-def worker_metrics(calls: Sequence[Call], seconds: float) -> dict[str, float]:
+def worker_metrics(calls: Sequence[SameCalls], seconds: float) -> dict[str, float]:
     """How busy the workers of each role were, and the memory of the one that holds most.
 
     Args:
@@ -54,16 +55,16 @@ def worker_metrics(calls: Sequence[Call], seconds: float) -> dict[str, float]:
         seconds: that the step took.
     """
     metrics = {"memory/controller/resident": resident_bytes() / GIB}
-    roles: dict[str, list[Call]] = defaultdict(list)
+    roles: dict[str, list[SameCalls]] = defaultdict(list)
     for call in calls:
-        roles[call.role].append(call)
+        if call.usages.known("pid"):
+            roles[call.role].append(call)
     for role, own in roles.items():
-        busy: dict[str, float] = defaultdict(float)
-        for call in own:
-            busy[call.worker] += call.usage.seconds
-        metrics[f"worker/{role}/busy_share"] = fmean(busy.values()) / seconds
-        metrics[f"memory/{role}/resident"] = max(call.usage.resident for call in own) / GIB
-        gpus = [call.usage.gpu for call in own if call.usage.gpu is not None]
+        workers = set(chain.from_iterable(call.workers for call in own))
+        busy = math.fsum(chain.from_iterable(call.usages.known("seconds") for call in own))
+        metrics[f"worker/{role}/busy_share"] = busy / len(workers) / seconds
+        metrics[f"memory/{role}/resident"] = max(max(call.usages.known("resident")) for call in own) / GIB
+        gpus = [gpu for call in own for gpu in call.usages.known("gpu")]
         if gpus:
             metrics[f"memory/{role}/gpu_allocated"] = max(gpu.allocated for gpu in gpus) / GIB
             metrics[f"memory/{role}/gpu_reserved"] = max(gpu.reserved for gpu in gpus) / GIB
@@ -88,7 +89,7 @@ class Speed:
     """Whether training computes in the type that peaks are known for."""
 
     def metrics(
-        self, lengths: Sequence[int], trained: int, drawn: float, times: Mapping[str, float], calls: Sequence[Call]
+        self, lengths: Sequence[int], trained: int, drawn: float, times: Mapping[str, float], calls: Sequence[SameCalls]
     ) -> dict[str, float]:
         """Tokens a second, and MFU where it can be told.
 
@@ -121,11 +122,11 @@ class Speed:
         assert self.shape is not None, "the model is of a known family"
         return self.passes * sum(forward_flops(self.shape, tokens=length, length=length) for length in lengths)
 
-    def _peak(self, calls: Sequence[Call]) -> float | None:
+    def _peak(self, calls: Sequence[SameCalls]) -> float | None:
         """Operations a second of all training devices; None where it is not known."""
         if self.shape is None or not self.train_devices:
             return None
-        name = next((call.usage.gpu.name for call in calls if call.usage.gpu is not None), None)
+        name = next((gpu.name for call in calls for gpu in call.usages.known("gpu")), None)
         gpu = known_gpu(name) if self.half_precision else None
         tflops = self.peak_tflops or (gpu.tflops if gpu is not None else None)
         return None if tflops is None else tflops * 1e12 * self.train_devices

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,6 +94,46 @@ def _name(cuda: Any) -> str:
     return str(cuda.get_device_name())
 
 
+class Usages(Sequence[Usage | None]):
+    """Usages of several calls, as columns: thousands cross to the controller in a step, which needs few of their numbers."""
+
+    __slots__ = ("columns",)
+
+    def __init__(self, columns: Sequence[Sequence[Any]]) -> None:
+        """``columns``: the fields of ``Usage`` of all calls; all None for one that took none."""
+        self.columns = columns
+
+    @classmethod
+    def of(cls, usages: Sequence[Usage | None]) -> Usages:
+        if isinstance(usages, Usages):
+            return usages
+        return cls(list(zip(*(_NONE if each is None else each for each in usages), strict=True)) or [()] * len(_NONE))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Usages]) -> Usages:
+        """Those of several, one after the other."""
+        return cls([tuple(chain.from_iterable(own)) for own in zip(*(part.columns for part in parts), strict=True)])
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
+
+    def __iter__(self) -> Iterator[Usage | None]:
+        return (None if row[0] is None else Usage(*row) for row in zip(*self.columns, strict=True))
+
+    def known(self, name: str) -> list[Any]:
+        """The values of a field, without those of calls that took none or have none."""
+        return [value for value in self.columns[Usage._fields.index(name)] if value is not None]
+
+    def __reduce__(self) -> Any:
+        return Usages, (self.columns,)
+
+
+_NONE = (None,) * len(Usage._fields)
+
+
 class Call(NamedTuple):
     """A call that is over."""
 
@@ -101,17 +142,30 @@ class Call(NamedTuple):
     method: str
     usage: Usage
 
+
+class SameCalls(NamedTuple):
+    """Calls of one method of a role that are over."""
+
+    workers: Sequence[str]
+    method: str
+    usages: Usages
+
     @property
     def role(self) -> str:
         """``policy``."""
-        return role_and_number(self.worker)[0]
+        return role_and_number(self.workers[0])[0]
+
+    def apart(self) -> Iterator[Call]:
+        """One by one."""
+        together = zip(self.workers, self.usages, strict=True)
+        return (Call(worker, self.method, usage) for worker, usage in together if usage is not None)
 
 
 @dataclass(slots=True)
 class CallLog:
     """The calls of all workers since they were last taken. Threads may add to it."""
 
-    _calls: list[Call] = field(default_factory=list)
+    _calls: list[SameCalls] = field(default_factory=list)
 
     def add(self, worker: str, method: str, usage: Usage | None) -> None:
         """Note a call that is over."""
@@ -119,10 +173,10 @@ class CallLog:
 
     def add_all(self, workers: Sequence[str], method: str, usages: Sequence[Usage | None]) -> None:
         """Note calls of a method that are over."""
-        together = zip(workers, usages, strict=True)
-        self._calls += [Call(worker, method, usage) for worker, usage in together if usage is not None]
+        if workers:
+            self._calls.append(SameCalls(workers, method, Usages.of(usages)))
 
-    def take(self) -> list[Call]:
+    def take(self) -> list[SameCalls]:
         """The calls so far, which are forgotten."""
         calls, self._calls = self._calls, []
         return calls

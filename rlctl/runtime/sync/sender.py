@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlctl.runtime.sync.bucket import Named, parts_and_last
 from rlctl.runtime.sync.transport import WeightSender
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """A bucket as engines get it."""
 
     content: Any

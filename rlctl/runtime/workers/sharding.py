@@ -43,6 +43,8 @@ def mini_batches(count: int, batch: Batch, *, seed: int, step: int, size: int | 
 
 def mini_batches_of(samples: Sequence[Sample], batch: Batch, *, seed: int, step: int) -> list[list[int]]:
     """As ``mini_batches``, over the trajectories of samples: all rows of one are in the same mini-batch."""
+    if all(sample.trajectory is None for sample in samples):
+        return mini_batches(len(samples), batch, seed=seed, step=step)
     rows: list[list[int]] = []
     for index, owner in enumerate(trajectories_of(samples)):
         if owner == len(rows):
@@ -105,9 +107,12 @@ def split_over_replicas(costs: Sequence[float], replicas: int, *, balance: bool)
     if not balance:
         starts = [sum(sizes[:rank]) for rank in range(replicas)]
         return [list(range(start, start + size)) for start, size in zip(starts, sizes, strict=True)]
+    order = sorted(range(len(costs)), key=lambda index: (-costs[index], index))
+    if len(costs) <= replicas:
+        return [[index] for index in order] + [[] for _ in range(replicas - len(costs))]
     shares: list[list[int]] = [[] for _ in range(replicas)]
     least = [(0.0, rank) for rank in range(replicas) if sizes[rank]]  # a heap of what is not full
-    for index in sorted(range(len(costs)), key=lambda index: (-costs[index], index)):
+    for index in order:
         total, rank = heapq.heappop(least)
         shares[rank].append(index)
         if len(shares[rank]) < sizes[rank]:

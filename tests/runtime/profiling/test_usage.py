@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import pickle
 import time
 
 import psutil
 import pytest
 
 from rlctl.runtime.processes.group import LocalGroup, Replicas, _attempt
-from rlctl.runtime.profiling.usage import CallLog, resident_bytes
+from rlctl.runtime.profiling.usage import CallLog, Gpu, Usage, Usages, resident_bytes
 
 
 class Worker:
@@ -42,7 +43,15 @@ def test_the_calls_of_groups_are_in_one_log_and_taken_once() -> None:
     second.all(Worker.sleep, 0.0)
     with pytest.raises(ValueError, match="no"):
         first.all(Worker.fail)
-    calls = log.take()
+    calls = [call for same in log.take() for call in same.apart()]
     assert [(call.worker, call.method) for call in calls] == [("policy-0", "sleep"), ("rollout-0", "sleep")]
     assert calls[0].usage.seconds >= 0.02
     assert log.take() == []
+
+
+def test_usages_cross_as_columns_and_read_as_they_were() -> None:
+    used = [Usage(1.0, 2.0, 3, 4), None, Usage(5.0, 6.0, 7, 8, Gpu("H100", 1, 2, 3))]
+    found = pickle.loads(pickle.dumps(Usages.joined([Usages.of(used[:1]), Usages.of(used[1:])])))
+    assert (list(found), found[2], len(found)) == (used, used[2], 3)
+    assert (found.known("seconds"), found.known("gpu")) == ([2.0, 6.0], [used[2].gpu])  # type: ignore[union-attr]
+    assert list(Usages.of([])) == []
