@@ -16,8 +16,10 @@ from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Prompt, Response, Sample
 
-MOST_GROUPS, MOST_TOKENS = 8, 1 << 16
-"""Of a step. Its first group is shown whatever its length, without numbers of its tokens where it is longer."""
+MOST_GROUPS, MOST_TOKENS = 8, 1 << 14
+"""Of a step. Its first group is shown whatever its length."""
+MOST_MARKED = 1 << 16
+"""Tokens of a group; a longer one is shown without numbers of its tokens."""
 DIGITS = 3
 """Of log-probs."""
 MOST_BYTES = 4
@@ -71,7 +73,7 @@ def shown_group(
         "rewards": list(rewards),
         "components": [score.components for score in scores],
     }
-    marks = sum(len(response.token_ids) for response in responses) <= MOST_TOKENS
+    marks = sum(len(response.token_ids) for response in responses) <= MOST_MARKED
     details: list[dict[str, Any]] = []
     for response, text in zip(responses, texts, strict=bool(responses)):
         detail: dict[str, Any] = {"length": len(response.token_ids), "finish": response.finish_reason}
@@ -143,7 +145,7 @@ def spans_by(tokenizer: Any, groups: Iterable[RolloutGroup] = ()) -> Callable[[R
 
     The tokens of ``groups`` are decoded at once, which takes hardly longer than those of one response.
     """
-    marked = [group for group in groups if _tokens(group) <= MOST_TOKENS]
+    marked = [group for group in groups if _tokens(group) <= MOST_MARKED]
     if tokens_at_once := [token for group in marked for response in group.responses for token in response.token_ids]:
         _known(tokenizer, tokens_at_once)
 
@@ -183,7 +185,10 @@ _KNOWN: WeakKeyDictionary[Any, dict[int, str]] = WeakKeyDictionary()
 
 def _pieces(tokenizer: Any, tokens: Sequence[int]) -> list[str]:
     """The text of each token, with the space before it that decoding a token alone leaves out."""
-    return list(map(_known(tokenizer, tokens).__getitem__, tokens))
+    try:
+        return list(map(_KNOWN.get(tokenizer, {}).__getitem__, tokens))
+    except KeyError:
+        return list(map(_known(tokenizer, tokens).__getitem__, tokens))
 
 
 def _known(tokenizer: Any, tokens: Sequence[int]) -> dict[int, str]:
