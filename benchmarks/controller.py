@@ -48,8 +48,8 @@ from rlctl.runtime.garbage import loaded_set_aside
 from rlctl.runtime.loop import run_stage
 from rlctl.runtime.processes.calls import Outcome, Reply
 from rlctl.runtime.processes.group import RayGroup
-from rlctl.runtime.processes.relays import FAN, RelayOrder
-from rlctl.runtime.profiling.usage import Watch
+from rlctl.runtime.processes.relays import BRANCHES, RelayOrder, filled, left_of
+from rlctl.runtime.profiling.usage import Usages, Watch
 from rlctl.runtime.quickstart import make_quickstart
 from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.rewards.routing import Score
@@ -83,9 +83,9 @@ class Workers(RayGroup):
     def __init__(
         self, role: str, count: int, answer: Callable[[str, tuple[Any, ...]], Any], profile: cProfile.Profile | None
     ) -> None:
-        self.away, self.calls, self.sent, self.received = 0.0, 0, 0, 0
+        self.away, self.calls, self.handles, self.sent, self.received = 0.0, 0, 0, 0, 0
         self.answer, self._profile = answer, profile
-        super().__init__([f"{role}-{rank}" for rank in range(count)], lambda index: Actor(self), lambda: False)
+        super().__init__([f"{role}-{rank}" for rank in range(count)], lambda index: Actor(self, index), lambda: False)
 
     @contextmanager
     def elsewhere(self) -> Iterator[None]:
@@ -102,25 +102,32 @@ class Workers(RayGroup):
 class Actor:
     """Stands for the handle of a worker's actor: runs its calls, relayed ones too, in this process and outside the count."""
 
-    def __init__(self, group: Workers) -> None:
-        self._group = group
+    def __init__(self, group: Workers, rank: int) -> None:
+        self._group, self._rank = group, rank
         self.call = self.keep = self.process = Method(group, self._call)
         self.forward, self.adopt = Method(group, self._forward), Method(group, self._adopt)
 
     def _call(self, method: str, *args: Any) -> Outcome:
+        return self._outcome(self._rank, method, args)
+
+    def _outcome(self, rank: int, method: str, args: tuple[Any, ...]) -> Outcome:
         watch = Watch()
         with watch.around():
             value = self._group.answer(method, args)
+        if isinstance(value, Message) and rank > 0:  # weights in host memory come from the first worker
+            value = None
         return Outcome(value, usage=watch.usage)
 
-    def _forward(self, order: RelayOrder) -> Reply:
-        errand = order.errand
+    def _forward(self, order: RelayOrder, *arrays: Any) -> Any:
+        errand = filled(order.errand, arrays)
         found = [
-            _unpack(_pack(self._call(errand.method, *_unpack(_pack(errand.arguments.of(index))))))
+            _unpack(_pack(self._outcome(index, errand.method, _unpack(_pack(errand.arguments.of(index))))))
             for index in errand.arguments.indices
         ]
         values = [each.value for each in found]
-        return Reply(values if errand.join is None else errand.join(values), [each.usage for each in found])
+        usages = Usages.of([each.usage for each in found])
+        reply = Reply(values if errand.join is None else errand.join(values), usages)
+        return reply if errand.leave is None else left_of(reply, errand.leave)
 
     def _adopt(self, *branch: Any) -> None:
         """A worker needs to know no branch here: `_forward` answers for all of them."""
@@ -129,21 +136,25 @@ class Actor:
 class Method:
     """A remote method: packs the arguments that are sent and the answer that is received."""
 
-    def __init__(self, group: Workers, function: Callable[..., Any]) -> None:
-        self._group, self._function = group, function
+    def __init__(self, group: Workers, function: Callable[..., Any], returns: int = 1) -> None:
+        self._group, self._function, self._returns = group, function, returns
 
-    def options(self, **_: Any) -> Method:
-        return self
+    def options(self, num_returns: int = 1, **_: Any) -> Method:
+        return Method(self._group, self._function, num_returns)
 
-    def remote(self, *args: Any) -> Answer:
+    def remote(self, *args: Any) -> Any:
         adopts = self._function.__name__ == "_adopt"  # when the workers start, which is no part of a step
-        sent = _pack(() if adopts else args)
+        stored = [each for each in args if isinstance(each, Answer)]  # these cross between workers
+        sent = _pack(() if adopts else args[: len(args) - len(stored)])
         with self._group.elsewhere():
-            received = _pack(None if adopts else self._function(*_unpack(sent)))
+            found: Any = None if adopts else self._function(*_unpack(sent), *(_unpack(each.packed) for each in stored))
+            received = [_pack(each) for each in (found if self._returns > 1 else (found,))]
             self._group.calls += not adopts
+            self._group.handles += len(stored)
             self._group.sent += _size(sent)
-            self._group.received += _size(received)
-        return Answer(received)
+            self._group.received += _size(received[0])
+        answers = list(map(Answer, received))
+        return answers if self._returns > 1 else answers[0]
 
 
 @dataclass(eq=False)
@@ -184,12 +195,14 @@ def _size(packed: Packed) -> int:
 def rollout(tokens: int, tokenizer: Any) -> Callable[[str, tuple[Any, ...]], Any]:
     """Engines whose responses are of ``tokens`` / 8 to ``tokens`` tokens."""
     generator = np.random.default_rng(0)
+    frequencies = 1 / np.arange(1, VOCABULARY + 1)  # as words have in texts (Zipf)
+    frequencies /= frequencies.sum()
 
     def respond(request: Request) -> list[Response]:
         found = []
         for _ in range(request.n):
             length = int(generator.integers(max(1, tokens // 8), tokens, endpoint=True))
-            ids = tuple(generator.integers(VOCABULARY, size=length).tolist())
+            ids = tuple(generator.choice(VOCABULARY, size=length, p=frequencies).tolist())
             drawn = tuple((generator.random(length, np.float32) - 1).tolist())
             found.append(Response(ids, drawn, "stop", 0))
         return with_texts(found, tokenizer)
@@ -291,36 +304,39 @@ def run(
     return groups, own
 
 
-def seconds_of_a_call(sent: int, received: int, calls: int = 400) -> float:
+def seconds_of_a_call(sent: int, received: int, handles: int, calls: int = 400) -> float:
     """What calling an actor and taking its answer costs the caller; some calls are under way at a time, as in a run.
 
     Args:
         sent: bytes of its arguments.
-        received: bytes of its answer.
+        received: bytes of its answer; it leaves a MiB in the object store, under a handle that the caller drops.
+        handles: on values in the object store among its arguments.
         calls: that are made.
     """
     import ray
 
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
-    actors = [ray.remote(num_cpus=0)(Nothing).remote() for _ in range(FAN)]
+    actors = [ray.remote(num_cpus=0)(Nothing).remote() for _ in range(BRANCHES)]
+    actors = [actor.answer.options(num_returns=2) for actor in actors]
     payload = np.zeros(sent, np.uint8)
-    ray.get([actor.answer.remote(payload, received) for actor in actors])
+    stored = [ray.put(np.zeros(1 << 20, np.uint8)) for _ in range(handles)]
+    ray.get([actor.remote(payload, received, *stored)[0] for actor in actors])
     began = time.process_time()
     for _ in range(calls // len(actors)):
-        for call in [actor.answer.remote(payload, received) for actor in actors]:
+        for call, _left in [actor.remote(payload, received, *stored) for actor in actors]:
             ray.get(call)
     seconds = (time.process_time() - began) / (calls // len(actors) * len(actors))
     ray.shutdown()
     sizes = f"{sent / 2**20:.2f} MiB to it and {received / 2**20:.2f} MiB from it"
-    print(f"a call of an actor, {sizes}: {seconds * 1e3:.2f} ms of the caller's processor")
+    print(f"a call of an actor, {sizes}, {handles} handles: {seconds * 1e3:.2f} ms of the caller's processor")
     return seconds
 
 
 class Nothing:
     """An actor that only answers."""
 
-    def answer(self, payload: Any, size: int) -> Any:
-        return np.zeros(size, np.uint8)
+    def answer(self, payload: Any, size: int, *stored: Any) -> Any:
+        return np.zeros(size, np.uint8), np.zeros(1 << 20, np.uint8)
 
 
 def arguments() -> argparse.Namespace:
@@ -354,7 +370,12 @@ def main() -> None:
     received = sum(group.received for group in groups.values()) / options.steps
     print(f"{options.workers} workers, {options.prompts} x {options.group} responses, {calls:.0f} calls a step")
     print(f"{sent / 2**20:.0f} MiB to workers and {received / 2**20:.0f} MiB from them a step")
-    rays = calls * seconds_of_a_call(int(sent / calls), int(received / calls)) if options.ray else 0.0
+    handles = sum(group.handles for group in groups.values()) / options.steps
+    rays = (
+        calls * seconds_of_a_call(int(sent / calls), int(received / calls), round(handles / calls))
+        if options.ray
+        else 0.0
+    )
     print(f"rlctl's part: {median(counted):.3f} s a step" + (f", Ray's: {rays:.3f} s" if options.ray else ""))
     seconds = median(counted) + rays
     print(f"controller: {seconds:.3f} s a step (min {min(counted):.3f}, max {max(counted):.3f})")

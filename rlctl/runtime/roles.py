@@ -11,10 +11,12 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 
 from rlctl.common.messages.reasons import said
@@ -35,7 +37,16 @@ from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.texts import decoded
 from rlctl.runtime.serialization.records import Records
-from rlctl.runtime.serialization.sequences import Values, joined_by_name, joined_values, scattered
+from rlctl.runtime.serialization.sequences import (
+    Values,
+    joined_by_name,
+    joined_groups,
+    joined_values,
+    scattered,
+    stored_of,
+)
+from rlctl.runtime.serialization.stored import StoredText, places_of
+from rlctl.runtime.serialization.stored_samples import StoredValues, lengths_of, stored_rows, taken
 from rlctl.runtime.sync.machine import Source, TrainWorkers, WeightSync
 from rlctl.runtime.sync.transport import HostMemory, Transport
 from rlctl.runtime.train.losses import add_trajectory_tokens, counts_trajectories, totals_of
@@ -104,7 +115,7 @@ class TrainedRole:
         self, chosen: Sequence[Sample], split: Callable[..., list[list[int]]] = split_over_replicas
     ) -> list[list[int]]:
         """The share of every worker in the samples of a mini-batch, as indices."""
-        costs = [cost(len(sample), self._linear) for sample in chosen]
+        costs = [cost(length, self._linear) for length in lengths_of(chosen)]
         return split(costs, len(self._group), balance=self._batch.balance)
 
     def save(self, folder: Path) -> None:
@@ -186,7 +197,7 @@ class Policy(TrainedRole):
 
     def _shares(self, samples: Sequence[Sample], members: Sequence[int], number: int) -> list[Part]:
         """The share of every worker in one mini-batch, which has the samples ``members``; the stage's ``number``-th."""
-        chosen, algorithm = [samples[index] for index in members], self._spec.algorithm
+        chosen, algorithm = taken(samples, members), self._spec.algorithm
         totals = totals_of(chosen, by_trajectory=counts_trajectories(algorithm))
         split = self._split(chosen, split_pairs if algorithm.objective.choice == "dpo" else split_over_replicas)
         return [Part([members[place] for place in places], totals, places, number) for places in split]
@@ -224,13 +235,26 @@ def _asked(
     group: Group, method: Callable[..., Any], samples: Sequence[Sample], *further: Any, join: Callable[[list[Any]], Any]
 ) -> tuple[Sequence[Sequence[int]], Any]:
     """The share of each worker, as indices, and what ``method`` says of all shares, in the order of the workers."""
-    split = split_over_replicas([len(sample) for sample in samples], len(group), balance=True)
-    return split, group.joined(method, scattered(samples, split, *further), join)
+    split = _balanced(tuple(lengths_of(samples)), len(group))
+    leave = stored_of if stored_rows(samples) is not None else None
+    return split, group.joined(method, scattered(samples, split, *further), join, leave=leave)
 
 
-def _write(column: str, samples: Sequence[Sample], split: Sequence[Sequence[int]], found: Values) -> None:
-    for index, values in zip(itertools.chain.from_iterable(split), found, strict=True):
-        samples[index].columns[column] = values
+@lru_cache(maxsize=4)  # a step asks several roles of equal size about the same samples
+def _balanced(lengths: tuple[int, ...], workers: int) -> Sequence[Sequence[int]]:
+    return split_over_replicas(lengths, workers, balance=True)
+
+
+def _write(
+    column: str, samples: Sequence[Sample], split: Sequence[Sequence[int]], found: Values | StoredValues
+) -> None:
+    order, stored = list(itertools.chain.from_iterable(split)), stored_rows(samples)
+    if stored is not None and stored.whole and isinstance(found, StoredValues):
+        places = found.places(stored.table)
+        stored.table.columns[column] = places[np.argsort(order)]
+    else:
+        for index, values in zip(order, found, strict=True):
+            samples[index].columns[column] = values
 
 
 IDLE_SECONDS = 0.005
@@ -273,11 +297,11 @@ class RolloutEngines:
         count = len(self._group)
         requests = [dataclasses.replace(request, row=None) for request in requests]
         shares = {index: (Records(requests[index::count]),) for index in range(min(count, len(requests)))}
-        with self._group.turn:
-            parts = self._group.begin(RolloutWorker.generate, shares, again=self._again).wait()
+        found = self._group.joined(RolloutWorker.generate, shares, joined_groups, again=self._again, leave=stored_of)
+        parts = iter(found)
         answers: list[list[Response]] = [[] for _ in requests]
-        for index, part in enumerate(parts):
-            answers[index::count] = part
+        for index in shares:
+            answers[index::count] = itertools.islice(parts, len(answers[index::count]))
         return answers
 
     def stream(
@@ -403,14 +427,16 @@ class Rewards:
 
     def score(self, prompts: Sequence[Prompt], answers: Sequence[Sequence[Response]]) -> list[list[Score]]:
         """The scores of each prompt's responses, in order."""
-        return self._scored(
-            [
-                [RewardItem.of(prompt, text, response, number) for text, response in zip(texts, responses, strict=True)]
-                for number, (prompt, texts, responses) in enumerate(
-                    zip(prompts, texts_of(answers, self.tokenizer), answers, strict=True)
-                )
-            ]
-        )
+        flat = [response for responses in answers for response in responses]
+        stored = [response.text for response in flat if isinstance(response.text, StoredText)]
+        if self.models is not None or len(stored) < len(flat):
+            stored = []
+        texts = iter([""] * len(flat) if stored else decoded(flat, self.tokenizer))
+        items = [
+            [RewardItem.of(prompt, next(texts), response, number) for response in responses]
+            for number, (prompt, responses) in enumerate(zip(prompts, answers, strict=True))
+        ]
+        return self._scored(items, stored)
 
     def score_texts(self, prompts: Sequence[Prompt], texts: Sequence[Sequence[str]]) -> list[list[Score]]:
         """The scores of responses that are there as text, in order; where there is no tokenizer, their lengths count as 0."""
@@ -424,10 +450,13 @@ class Rewards:
     def _tokens(self, text: str) -> int:
         return 0 if self.tokenizer is None else len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def _scored(self, groups: Sequence[Sequence[RewardItem]]) -> list[list[Score]]:
+    def _scored(self, groups: Sequence[Sequence[RewardItem]], stored: Sequence[StoredText] = ()) -> list[list[Score]]:
+        """The scores of items, whose texts are ``stored`` if there are any."""
         items = list(itertools.chain.from_iterable(groups))
         modelled = self.models.score(items) if self.models is not None else None
-        found: list[Score] = self.group.each(RewardWorker.score, [(Records(items), modelled)], again=self.again)[0]
+        places, handles = places_of(stored)
+        call = (Records(items), modelled, places, *handles)
+        found: list[Score] = self.group.each(RewardWorker.score, [call], again=self.again)[0]
         failed = [score.error for score in found if score.error is not None]
         if failed:
             self.tell(

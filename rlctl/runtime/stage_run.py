@@ -29,6 +29,7 @@ from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.reporting.metrics import staleness_metrics
 from rlctl.runtime.reporting.sample_files import EVALUATION, STEP, SampleFiles
 from rlctl.runtime.roles import Policy, RolloutEngines
+from rlctl.runtime.serialization.stored_samples import lengths_of
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.tracking.interface import ShownResponse
 from rlctl.runtime.tracking.safe import SafeTracker
@@ -255,7 +256,7 @@ class StageRun:
         """Groups of responses with their rewards; without rollout, the step's sequences or pairs of the data set."""
         return self.source.take(step, self.phase)
 
-    def estimate(self, step: int, groups: Any) -> tuple[list[Sample], dict[str, float]]:
+    def estimate(self, step: int, groups: Any) -> tuple[Sequence[Sample], dict[str, float]]:
         """The samples to train on in this step, with log-probs, values and advantages, and their metrics."""
         built: BuiltBatch = self.source.build(groups, step, self.phase)
         if built.shown and self.config.rollout.log_responses:
@@ -284,7 +285,7 @@ class StageRun:
                 self.progress.weight_version += 1
             if self.groups is not None:
                 self.groups.trained(self.progress.weight_version)
-        self.progress.tokens += sum(len(sample) for sample in samples)
+        self.progress.tokens += sum(lengths_of(samples))
         self.progress.responses += len(set(trajectories_of(samples)))
         return metrics
 

@@ -9,7 +9,8 @@ position t is about token t (its log-prob given the tokens before it, its advant
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -77,6 +78,12 @@ class Prompt:
     inputs: Inputs = field(default_factory=dict, compare=False)
     """Its images, as the model reads them."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Prompt, _fields_of(self)  # a tenth of the time that dataclass takes for it
+
+
+_fields_of = attrgetter(*(each.name for each in fields(Prompt)))
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -126,6 +133,15 @@ class Numbers(Sequence[Any]):
         return tuple, (self.array.tolist(),)
 
 
+class LateText:
+    """A text that is fetched when ``str`` reads it; copied or pickled it is a ``str``."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (str(self),)
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One model call of an agent: the tokens inserted before the generated ones, and how many it generated."""
@@ -165,7 +181,7 @@ class Response:
     """The version that drew the first token, where the weights changed meanwhile; log-probs are as each token was drawn."""
     cut: str = ""
     """A text of ``Sampling.stop`` that ended the response and is left out of its text; its tokens stay."""
-    text: str | None = None
+    text: str | LateText | None = None
     """Special tokens and ``cut`` left out; None where the worker that drew it has not decoded it. An agent's final answer."""
     turns: tuple[Turn, ...] = ()
     """Of an agent; empty for a completion of the prompt."""

@@ -354,6 +354,12 @@ class Estimator(Algorithm):
         return "token_rewards" in self.reads
 
     @property
+    def reads_tokens(self) -> bool:
+        """Whether it reads anything of tokens, or how many a response has."""
+        of_responses = {"rewards", "groups", "baselines", "parts"}
+        return not of_responses.issuperset(self.reads)
+
+    @property
     def needs_values(self) -> bool:
         """Whether there must be a critic."""
         return "values" in self.reads

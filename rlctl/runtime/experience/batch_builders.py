@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import accumulate, groupby, islice
+from operator import itemgetter
 from typing import Any, Protocol
 
 import torch
@@ -16,6 +18,7 @@ from rlctl.runtime.experience.samples import samples_of
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.reporting.shown_samples import add_training, chosen, shown_group, spans_by, texts_of
 from rlctl.runtime.roles import Policy, ReferencePolicy
+from rlctl.runtime.serialization.stored_samples import copy_column, plain
 from rlctl.runtime.train.distillation import Teaching, into_advantages
 from rlctl.runtime.types import Sample, trajectories_of
 
@@ -27,7 +30,7 @@ SHOWN_SAMPLES = 4
 class BuiltBatch:
     """What a step trains on."""
 
-    samples: list[Sample]
+    samples: Sequence[Sample]
     metrics: dict[str, float]
     shown: list[dict[str, Any]]
     """Some responses with their rewards, for people."""
@@ -197,10 +200,9 @@ class RolloutBatchBuilder:
             return []
         return shown_groups(explored, self.tokenizer, samples, trainer=trainer)
 
-    def _add_old_log_probs(self, samples: list[Sample]) -> None:
+    def _add_old_log_probs(self, samples: Sequence[Sample]) -> None:
         if self.spec.old_log_probs == "rollout":
-            for sample in samples:
-                sample.columns["old_log_probs"] = sample.columns["rollout_log_probs"]
+            copy_column("rollout_log_probs", "old_log_probs", samples)
         else:
             self.policy.add_old_log_probs(samples)
 
@@ -246,7 +248,7 @@ def shown_groups(
     """
     groups = explored.kept or explored.drawn
     ends = list(accumulate(len(group.responses) for group in groups))
-    rows = _by_trajectory(samples)
+    owners = trajectories_of(samples)
     places = chosen(groups)
     told = [groups[place] for place in places]
     spans = spans_by(tokenizer, told)
@@ -258,18 +260,12 @@ def shown_groups(
             item.prompt, texts, item.rewards, item.scores, item.responses, spans=spans, tokenizer=tokenizer
         )
         if samples:
-            add_training(group["details"], rows[ends[place] - len(texts) : ends[place]], trainer=trainer)
+            first, last = (bisect_left(owners, number) for number in (ends[place] - len(texts), ends[place]))
+            own = zip(owners[first:last], plain(samples[first:last]), strict=True)
+            rows = [[sample for _, sample in of_one] for _, of_one in groupby(own, itemgetter(0))]
+            add_training(group["details"], rows, trainer=trainer)
         shown.append(group)
     return shown
-
-
-def _by_trajectory(samples: Sequence[Sample]) -> list[list[Sample]]:
-    found: list[list[Sample]] = []
-    for sample, owner in zip(samples, trajectories_of(samples), strict=True):
-        if owner == len(found):
-            found.append([])
-        found[owner].append(sample)
-    return found
 
 
 @dataclass(frozen=True)

@@ -366,7 +366,7 @@ def _made(
 
 
 def _own_texts(groups: Sequence[RolloutGroup]) -> list[list[str]]:
-    return [[response.text or "" for response in item.responses] for item in groups]
+    return [["" if response.text is None else str(response.text) for response in item.responses] for item in groups]
 
 
 def _size(groups: Sequence[RolloutGroup]) -> int:

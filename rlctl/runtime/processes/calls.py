@@ -18,6 +18,7 @@ from typing import Any
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
+from rlctl.runtime.processes.stored import StoredArrays
 from rlctl.runtime.profiling.usage import Usage
 
 FIRST_CAUSE_SECONDS = 3.0
@@ -125,6 +126,8 @@ class Reply:
     """Of all workers."""
     parts: Sequence[tuple[Sent, Any]] | None = None
     """If a call failed: what each came to, an ``Outcome``, a ``Reply`` or a ``WorkerFailed``; None if it is under way."""
+    stored: bool = False
+    """Whether ``values`` are places in arrays that stay in the object store (``Sent.left``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,8 @@ class Sent:
     """Whether the called one relays it to others, rather than compute."""
     slack: float = 0.0
     """Seconds by which the called one may answer later than those that it calls."""
+    left: Any = None
+    """Ray's handle on the arrays that the called one leaves in the object store."""
     opened: Callable[[Sent], Sent] | None = None
     """Makes a call that the relay has made one that this process waits for."""
 
@@ -245,7 +250,10 @@ class Calls:
             values[each.workers[0]] = came.value
             return
         self.over([self.names[worker] for worker in each.workers], came.usages)
-        values |= {each.workers[0]: came.values} if self.join else zip(each.workers, came.values, strict=True)
+        if self.join is not None:
+            values[each.workers[0]] = came.values.attached(StoredArrays(each.left)) if came.stored else came.values
+        else:
+            values |= zip(each.workers, came.values, strict=True)
 
     def _silent(self, pending: dict[Any, Sent], began: dict[Any, float]) -> list[tuple[Sent, WorkerLost]]:
         """The calls whose workers do not answer, or that take too long."""

@@ -25,13 +25,23 @@ from rlctl.runtime.processes.calls import (
     Calls,
     Heartbeat,
     Outcome,
-    Reply,
     Sent,
     WorkerLost,
     first_of,
 )
 from rlctl.runtime.processes.environment import enter
-from rlctl.runtime.processes.relays import FAN, ORDERS_AT_ONCE, RELAY, Errand, Given, Links, Relay, RelayOrder, given
+from rlctl.runtime.processes.relays import (
+    BRANCHES,
+    FAN,
+    ORDERS_AT_ONCE,
+    RELAY,
+    Errand,
+    Given,
+    Links,
+    Relay,
+    RelayOrder,
+    given,
+)
 from rlctl.runtime.processes.vitals import of_worker
 from rlctl.runtime.profiling.tools import Order, WorkerProfile
 from rlctl.runtime.profiling.usage import CallLog, Usage, Watch
@@ -91,9 +101,9 @@ class Host:
         """See ``Relay.adopt``."""
         self._relay.adopt(*branch)
 
-    def forward(self, order: RelayOrder) -> Reply:
-        """Call workers of this one's branch, in a thread apart from its own work."""
-        return self._relay.forward(order)
+    def forward(self, order: RelayOrder, *arrays: Any) -> Any:
+        """Call workers of this one's branch, in a thread apart from its own work. See ``Relay.forward``."""
+        return self._relay.forward(order, *arrays)
 
     def _run(self, method: str, *args: Any) -> Any:
         with self._vitals.doing(method), self._profile.around(method):
@@ -198,6 +208,12 @@ class Limit:
     """What is said of one that takes longer."""
 
 
+Arguments = Sequence[tuple[Any, ...]] | Mapping[int, tuple[Any, ...]]
+"""Of all workers in order, or of some by their index."""
+Leave = Callable[[Any], tuple[Any, Any] | None]
+"""See ``Group.joined``."""
+
+
 class Waiting(Protocol):
     """Calls that were begun."""
 
@@ -231,10 +247,20 @@ class Group(Protocol):
         """
 
     def joined(
-        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], join: Callable[[list[Any]], Any]
+        self,
+        method: Callable[..., Any],
+        arguments: Arguments,
+        join: Callable[[list[Any]], Any],
+        *,
+        again: RetryPolicy | None = None,
+        leave: Leave | None = None,
     ) -> Any:
-        """As ``each``; ``join`` makes one value of those of neighbours, in order, wherever they come together: it is given what
-        it has made, too."""
+        """As ``each``, of some workers if ``arguments`` is a mapping; ``join`` makes one value of those of neighbours, in order,
+        wherever they come together: it is given what it has made, too.
+
+        ``leave`` makes of a value that a worker joined for others what this process gets, which has a method ``attached``, and
+        arrays that stay in the object store; None if nothing stays. ``attached``, given the ``StoredArrays``, makes the value.
+        """
 
     def begin(
         self,
@@ -313,9 +339,15 @@ class LocalGroup:
         return [value]
 
     def joined(
-        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], join: Callable[[list[Any]], Any]
+        self,
+        method: Callable[..., Any],
+        arguments: Arguments,
+        join: Callable[[list[Any]], Any],
+        *,
+        again: RetryPolicy | None = None,
+        leave: Leave | None = None,
     ) -> Any:
-        return join(self.each(method, arguments))
+        return join(self.each(method, list(arguments.values()) if isinstance(arguments, Mapping) else arguments))
 
     def begin(
         self,
@@ -390,9 +422,16 @@ class Replicas:
         return self._of_first(self._group.each(method, [own[member] for member in range(len(self._group))]))
 
     def joined(
-        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], join: Callable[[list[Any]], Any]
+        self,
+        method: Callable[..., Any],
+        arguments: Arguments,
+        join: Callable[[list[Any]], Any],
+        *,
+        again: RetryPolicy | None = None,
+        leave: Leave | None = None,
     ) -> Any:
-        return join(self.each(method, arguments))
+        assert not isinstance(arguments, Mapping), "all workers get the samples that they share"
+        return join(self.each(method, arguments, again=again))
 
     def _of_first(self, answers: Sequence[Any]) -> list[Any]:
         return [answers[first] for first in self._first]
@@ -444,9 +483,11 @@ def first_of_all(values: list[Any]) -> Any:
     return values[0]
 
 
-def _given(arguments: Sequence[tuple[Any, ...]]) -> Given:
-    """What all workers of a group get; what can be cut is sent by the branch."""
-    return arguments if isinstance(arguments, Given) else given(dict(enumerate(arguments)))
+def _given(arguments: Arguments) -> Given:
+    """What workers of a group get; what can be cut is sent by the branch."""
+    if isinstance(arguments, Given):
+        return arguments
+    return given(arguments if isinstance(arguments, Mapping) else dict(enumerate(arguments)))
 
 
 class RayGroup:
@@ -468,7 +509,7 @@ class RayGroup:
             spawn: starts the process of one.
             stop_requested: whether the run was asked to end, which ends every wait.
             limit: seconds that a call may take.
-            fan: calls that are made for all of them; more workers are called by way of others.
+            fan: calls that a worker makes for others; more workers are called by way of some of them.
         """
         self.names: Sequence[str] = list(names)
         self._fan = fan
@@ -481,7 +522,8 @@ class RayGroup:
         silence = min(SILENCE_SECONDS, limit / 2)
         self._pulses = [Heartbeat(_heartbeat(actor), silence) for actor in self._actors]
         self._number = {name: index for index, name in enumerate(self.names)}
-        self._links = Links(range(len(names)), self.names, self._actors, _heartbeat, silence, fan)
+        calls = min(fan, BRANCHES)
+        self._links = Links(range(len(names)), self.names, self._actors, _heartbeat, silence, fan, calls)
         self._made: tuple[Callable[..., Any], Sequence[tuple[Any, ...]]] | None = None
         """What the workers were made by and of."""
 
@@ -545,6 +587,7 @@ class RayGroup:
         beside: Waiting | None = None,
         lane: Lane | None = None,
         join: Callable[[list[Any]], Any] | None = None,
+        leave: Leave | None = None,
     ) -> Calls:
         indices = list(to.indices)
         waiting = Calls([self.names[index] for index in indices], [], self._stop_requested, limit=self._limit)
@@ -571,7 +614,7 @@ class RayGroup:
 
         with self.turn:
             if lane is None and len(self) > self._fan:  # all of them: a call that took another path could overtake
-                errand = Errand(asked, method.__name__, to, join, waiting.limit, waiting.overdue)
+                errand = Errand(asked, method.__name__, to, join, waiting.limit, waiting.overdue, leave)
                 waiting.sent = [opened(sent) for sent in self._links.send(errand)]
                 called |= {place: self._actors[index] for index, place in places.items()} if again is not None else {}
             else:
@@ -614,10 +657,16 @@ class RayGroup:
             return self._begin("call", method, _given(arguments), again=again).wait()
 
     def joined(
-        self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], join: Callable[[list[Any]], Any]
+        self,
+        method: Callable[..., Any],
+        arguments: Arguments,
+        join: Callable[[list[Any]], Any],
+        *,
+        again: RetryPolicy | None = None,
+        leave: Leave | None = None,
     ) -> Any:
         with self.turn:
-            return self._begin("call", method, _given(arguments), join=join).wait()[0]
+            return self._begin("call", method, _given(arguments), again=again, join=join, leave=leave).wait()[0]
 
     def _maker_again(
         self, again: RetryPolicy, indices: Sequence[int], called: Mapping[int, Any], call: Callable[[int], Sent]

@@ -1,7 +1,7 @@
 """Calls of many workers by way of some of them: the controller makes few calls, however many workers a role has.
 
-    controller ──order──▶ worker 0   ── itself, and worker 1, worker 16, … in the same manner
-               ──order──▶ worker 128 ── …            8 branches at most, here of 128 workers each
+    controller ──order──▶ worker 0   ── itself, and worker 1, worker 32, … in the same manner
+               ──order──▶ worker 256 ── …            4 branches at most, here of 256 workers each
 
 The first worker of a branch calls the others of it from a separate thread, and answers when all have: their values in order,
 or joined to one. As soon as one fails, it answers with the values so far and with handles on the calls that are under way, so
@@ -32,9 +32,12 @@ from rlctl.runtime.processes.calls import (
     found_of,
     silence_of,
 )
+from rlctl.runtime.profiling.usage import Usages
 
 FAN = 8
-"""Calls that the controller, or a worker on its behalf, makes for any number of workers. A role of no more is called directly."""
+"""Calls that a worker makes for any number of others. The controller calls a role of no more workers directly."""
+BRANCHES = 4
+"""Calls that the controller makes for a role of more workers; each takes it about a millisecond."""
 SLACK_SECONDS = 5.0
 """How much longer the caller of a relay waits than the relay itself waits for each worker."""
 RELAY = "relay"
@@ -60,6 +63,24 @@ class Given(Protocol):
 
     def cut(self, members: range) -> Given:
         """Those of some neighbours, to be sent to one of them."""
+        ...
+
+
+@runtime_checkable
+class Stored(Protocol):
+    """Arguments with arrays that stay in the object store until a relay fetches them."""
+
+    def on_the_way(self) -> tuple[Filled, list[Any]]:
+        """As they cross to a relay, and Ray's handles on the arrays, which travel beside."""
+        ...
+
+
+@runtime_checkable
+class Filled(Protocol):
+    """Such arguments, come to the relay."""
+
+    def filled(self, given: Sequence[Any]) -> Given:
+        """With their arrays."""
         ...
 
 
@@ -127,12 +148,15 @@ class Errand:
     asked: str
     """The host's method: ``call`` or ``keep``."""
     method: str
-    arguments: Given
+    arguments: Any
+    """``Given``; ``Filled`` if arrays of them travel beside."""
     join: Callable[[list[Any]], Any] | None
     """Makes one value of those of neighbours, in order."""
     limit: float
     """Seconds that a call of a worker may take."""
     overdue: str
+    leave: Callable[[Any], tuple[Any, Any] | None] | None = None
+    """Makes of the value what the controller gets and arrays that stay in the object store; None leaves nothing there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +180,7 @@ class Links:
         beat: Callable[[Any], Callable[[], Any]],
         silence: float,
         fan: int,
+        calls: int | None = None,
     ) -> None:
         """
         Args:
@@ -164,11 +189,12 @@ class Links:
             actors: of the workers, in order; may change.
             beat: makes of an actor what asks it for a heartbeat.
             silence: seconds without a heartbeat after which a worker is lost.
-            fan: calls that are made for all of them, here and by each worker that relays.
+            fan: calls that each worker makes that relays.
+            calls: calls that are made here for all of them; ``fan`` by default.
         """
         self._start, self._names, self._actors = members.start, names, actors
         self._beat, self._silence, self._fan = beat, silence, fan
-        self._branches = branches(members, fan)
+        self._branches = branches(members, calls or fan)
         self._last: dict[int, int] = {}
         """Ticket of the last order to each branch, by the branch's number; none if its first worker has not adopted it."""
         self._before: dict[int, int] = {}
@@ -188,13 +214,16 @@ class Links:
                 call = getattr(actor, errand.asked).remote(errand.method, *part.of(branch.start))
                 sent.append(Sent(call, [branch.start], name, self._pulse(number, actor)))
             else:
-                order = RelayOrder(
-                    random.getrandbits(62), self._ticket(number, branch), replace(errand, arguments=part)
-                )
+                indices, way, handles = part.indices, part, list[Any]()
+                if isinstance(part, Stored):
+                    way, handles = part.on_the_way()
+                order = RelayOrder(random.getrandbits(62), self._ticket(number, branch), replace(errand, arguments=way))
                 self._last[number] = order.ticket
                 slack = SLACK_SECONDS * levels(len(branch), self._fan)
-                call = actor.forward.options(concurrency_group=RELAY).remote(order)
-                sent.append(Sent(call, part.indices, name, self._pulse(number, actor), relays=True, slack=slack))
+                forward = actor.forward.options(concurrency_group=RELAY, num_returns=1 if errand.leave is None else 2)
+                made = forward.remote(order, *handles)
+                call, left = (made, None) if errand.leave is None else made
+                sent.append(Sent(call, indices, name, self._pulse(number, actor), relays=True, slack=slack, left=left))
         return sent
 
     def forget(self, index: int) -> None:
@@ -269,9 +298,13 @@ class Relay:
             self._next.add(ticket)
             self._turn.notify_all()
 
-    def forward(self, order: RelayOrder) -> Reply:
-        """Make the calls; answer when all are over or one has failed."""
-        errand = order.errand
+    def forward(self, order: RelayOrder, *arrays: Any) -> Any:
+        """Make the calls; answer when all are over or one has failed.
+
+        Returns:
+            A ``Reply``; with ``Errand.leave`` also the arrays that stay in the object store, None if there are none.
+        """
+        errand = replace(filled(order.errand, arrays), leave=None)
         with self._turn:
             if not self._turn.wait_for(lambda: order.after in self._next, TURN_SECONDS):
                 raise RuntimeError(f"an earlier call to this worker did not arrive within {TURN_SECONDS:g} s")
@@ -285,7 +318,23 @@ class Relay:
             self._next.remove(order.after)
             self._next.add(order.ticket)
             self._turn.notify_all()
-        return _answer(errand, sent)
+        reply = _answer(errand, sent)
+        return reply if order.errand.leave is None else left_of(reply, order.errand.leave)
+
+
+def filled(errand: Errand, arrays: Sequence[Any]) -> Errand:
+    """The errand with the arrays that travelled beside."""
+    given = errand.arguments
+    return replace(errand, arguments=given.filled(arrays)) if isinstance(given, Filled) else errand
+
+
+def left_of(reply: Reply, leave: Callable[[Any], tuple[Any, Any] | None]) -> tuple[Reply, Any]:
+    """What the controller gets of a reply, and the arrays that stay."""
+    found = leave(reply.values) if reply.parts is None else None
+    if found is None:
+        return reply, None
+    places, arrays = found
+    return replace(reply, values=places, stored=True), arrays
 
 
 def _answer(errand: Errand, sent: Sequence[Sent]) -> Reply:
@@ -309,10 +358,10 @@ def _late(errand: Errand, pending: Iterable[Sent], seconds: float) -> dict[Any, 
 
 
 def _whole(errand: Errand, found: Sequence[Outcome | Reply]) -> Reply:
-    usages = [each.usages if isinstance(each, Reply) else [each.usage] for each in found]
+    usages = Usages.joined([Usages.of(each.usages if isinstance(each, Reply) else [each.usage]) for each in found])
     if errand.join is not None:
         values = errand.join([each.values if isinstance(each, Reply) else each.value for each in found])
     else:
         each_values = [each.values if isinstance(each, Reply) else [each.value] for each in found]
         values = list(chain.from_iterable(each_values))
-    return Reply(values, list(chain.from_iterable(usages)))
+    return Reply(values, usages)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from pickle import PickleBuffer
 from typing import Any
 
@@ -17,7 +17,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rlctl.runtime.processes.stored import Arrays
 from rlctl.runtime.serialization.records import columns_of
+from rlctl.runtime.serialization.stored import StoredResponses, array_of
+from rlctl.runtime.serialization.stored_samples import (
+    Rows,
+    StoredLengths,
+    StoredSamples,
+    StoredValues,
+    plain,
+    stored_rows,
+)
 from rlctl.runtime.serialization.tensors import TensorTuple
 from rlctl.runtime.types import Numbers, Response, Sample
 
@@ -185,6 +195,9 @@ def scattered(
     own: Sequence[Any] = (),
 ) -> Sequence[tuple[Any, ...]]:
     """The arguments of each worker: its share of the samples, as indices, and what all get. See ``Scattered``."""
+    stored = stored_rows(samples)
+    if stored is not None:
+        return StoredShares(stored, split, arguments, made, own)
     shares = [SampleTuple(samples[index] for index in part) for part in split]
     laid = _Laid.of([sample for share in shares for sample in share])
     if laid.has is None:
@@ -194,6 +207,80 @@ def scattered(
             return Scattered(laid, shares, arguments, made, own)
     given = shares if made is None else list(map(made, shares, own))
     return [(each, *arguments) for each in given]
+
+
+class StoredShares(Sequence[tuple[Any, ...]]):
+    """As ``Scattered``, of samples whose numbers are stored: a relay that passes them on fetches the numbers."""
+
+    def __init__(
+        self,
+        stored: StoredSamples,
+        split: Sequence[Sequence[int]],
+        arguments: tuple[Any, ...],
+        made: Callable[..., Any] | None,
+        own: Sequence[Any],
+        start: int = 0,
+    ) -> None:
+        """As for ``scattered``; ``start`` is the worker of the first share."""
+        self._stored, self._split, self._start = stored, split, start
+        self._further = arguments, made, own
+
+    def __len__(self) -> int:
+        return len(self._split)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.of(range(len(self))[index] + self._start)
+
+    @property
+    def indices(self) -> range:
+        return range(self._start, self._start + len(self._split))
+
+    def of(self, index: int) -> tuple[Any, ...]:
+        arguments, made, own = self._further
+        place = index - self._start
+        share = SampleTuple(plain(self._stored.taken(self._split[place])))
+        return share if made is None else made(share, own[place]), *arguments
+
+    def cut(self, members: range) -> StoredShares:
+        part = slice(members.start - self._start, members.stop - self._start)
+        arguments, made, own = self._further
+        return StoredShares(self._stored, self._split[part], arguments, made, own[part], members.start)
+
+    def on_the_way(self) -> tuple[StoredPiece, list[Any]]:
+        """As they cross to a relay, and Ray's handles on the arrays that must travel beside."""
+        rows, stored = self._stored.table.rows(self._stored.rows[list(chain.from_iterable(self._split))])
+        piece = StoredPiece(self._start, list(map(len, self._split)), rows, *self._further)
+        return piece, [each.handle for each in stored]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPiece:
+    """What neighbouring workers get, as it comes to the relay that passes it on."""
+
+    start: int
+    counts: Sequence[int]
+    rows: Rows
+    arguments: tuple[Any, ...]
+    made: Callable[..., Any] | None
+    own: Sequence[Any]
+
+    def filled(self, given: Sequence[Arrays]) -> _Piece:
+        """With the numbers, from the arrays that travelled beside."""
+        names, arrays = self.rows.laid(given)
+        laid = _Laid(self.rows.lengths, names, None, arrays)
+        return _Piece(self.start, self.counts, laid, self.arguments, self.made, self.own)
+
+
+def stored_of(value: Any) -> tuple[StoredResponses | StoredLengths, Arrays] | None:
+    """What the controller gets of a value that workers made, and the arrays that stay with them; None if it gets all of it."""
+    if isinstance(value, ResponseGroups):
+        return StoredResponses.of(value)
+    values = value if isinstance(value, list) else [value]
+    if not values or not all(isinstance(each, Values) for each in values):
+        return None
+    return StoredLengths([each.lengths for each in values], named=isinstance(value, list)), tuple(
+        each.flat.numpy() for each in values
+    )
 
 
 def _samples(
@@ -253,7 +340,7 @@ class Values(Sequence[Tensor]):
     """What workers say of samples: float32 [T] each, on CPU, end to end."""
 
     def __init__(self, flat: Tensor, lengths: Sequence[int]) -> None:
-        self._flat, self._lengths = flat, list(lengths)
+        self.flat, self.lengths = flat, list(lengths)
 
     @classmethod
     def of(cls, parts: Sequence[Tensor]) -> Values:
@@ -263,30 +350,32 @@ class Values(Sequence[Tensor]):
     @classmethod
     def joined(cls, parts: Sequence[Values]) -> Values:
         """Those of several workers, one after the other."""
-        lengths = [length for part in parts for length in part._lengths]
-        return cls(torch.cat([part._flat for part in parts]), lengths)
+        lengths = [length for part in parts for length in part.lengths]
+        return cls(torch.cat([part.flat for part in parts]), lengths)
 
     def __len__(self) -> int:
-        return len(self._lengths)
+        return len(self.lengths)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._flat.split(self._lengths)[index]
+        return self.flat.split(self.lengths)[index]
 
     def __iter__(self) -> Iterator[Tensor]:
-        return iter(self._flat.split(self._lengths))
+        return iter(self.flat.split(self.lengths))
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return _values, (_bytes(protocol, self._flat.numpy()), self._lengths)
+        return _values, (_bytes(protocol, self.flat.numpy()), self.lengths)
 
 
-def joined_values(parts: Sequence[Values]) -> Values:
-    """``Values.joined``, as a function that crosses processes by its name."""
-    return Values.joined(parts)
+def joined_values(parts: Sequence[Values | StoredValues]) -> Values | StoredValues:
+    """The values of several workers, one after the other; stored if all are."""
+    if all(isinstance(part, StoredValues) for part in parts):
+        return StoredValues([own for part in parts for own in part.parts])  # type: ignore[union-attr]
+    return Values.joined([part if isinstance(part, Values) else Values.of(list(part)) for part in parts])
 
 
-def joined_by_name(parts: Sequence[Sequence[Values]]) -> list[Values]:
+def joined_by_name(parts: Sequence[Sequence[Values | StoredValues]]) -> list[Values | StoredValues]:
     """The values of several workers, one after the other, under each of several names."""
-    return [Values.joined(own) for own in zip(*parts, strict=True)]
+    return [joined_values(own) for own in zip(*parts, strict=True)]
 
 
 def _values(data: Any, lengths: list[int]) -> Values:
@@ -311,6 +400,11 @@ class ResponseGroups(tuple[Sequence[Response], ...]):
         return _responses, (_bytes(protocol, drawn, ids), drawn.dtype.char, *sizes, rest)
 
 
+def joined_groups(parts: Sequence[Sequence[Sequence[Response]]]) -> ResponseGroups:
+    """The responses of several workers, one after the other."""
+    return ResponseGroups(group for part in parts for group in part)
+
+
 def _responses(
     data: Any, kind: str, counts: Sequence[int], lengths: Sequence[int], rest: Sequence[Sequence[Any]]
 ) -> ResponseGroups:
@@ -321,11 +415,6 @@ def _responses(
     spans = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
     made = map(Response, [Numbers(ids[each]) for each in spans], [Numbers(drawn[each]) for each in spans], *rest)
     return ResponseGroups([next(made) for _ in range(count)] for count in counts)
-
-
-def array_of(values: Sequence[Any], dtype: Any) -> np.ndarray:
-    """The numbers as an array of this type."""
-    return np.asarray(values.array if isinstance(values, Numbers) else values, dtype)
 
 
 def _bytes(protocol: int, *arrays: np.ndarray) -> Any:

@@ -14,6 +14,7 @@ from rlctl.common.messages.reasons import said
 from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelReward, Reward, RuleReward, SandboxReward
 from rlctl.planning import arithmetic
 from rlctl.runtime.auxiliary import NO_AUXILIARIES, Auxiliaries, chosen
+from rlctl.runtime.processes.stored import Arrays
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.rewards.judge import Judge
 from rlctl.runtime.rewards.local_programs import LocalPrograms
@@ -63,6 +64,7 @@ class RewardItem:
     @classmethod
     def of(cls, prompt: Prompt, text: str, response: Response, group: int = 0) -> RewardItem:
         """A response to a prompt."""
+        turns = sorted(response.turns, key=lambda turn: turn.number) if response.turns else ()
         return cls(
             prompt,
             text,
@@ -70,7 +72,7 @@ class RewardItem:
             truncated=response.finish_reason == "length",
             group=group,
             conversation=response.messages,
-            turn_rewards=tuple(turn.reward for turn in sorted(response.turns, key=lambda turn: turn.number)),
+            turn_rewards=tuple(turn.reward for turn in turns) if turns else (),
             info=response.info,
             stop=response.stop,
             own=response.reward,
@@ -172,7 +174,11 @@ class RewardWorker:
         self.close()
 
     def score(
-        self, items: Sequence[RewardItem], modelled: Mapping[int, Sequence[Outcome | Failure]] | None = None
+        self,
+        items: Sequence[RewardItem],
+        modelled: Mapping[int, Sequence[Outcome | Failure]] | None = None,
+        places: Sequence[tuple[int, int, int]] = (),
+        *stored: Arrays,
     ) -> Sequence[Score]:
         """Score responses, in their order; all rewards at the same time.
 
@@ -180,12 +186,19 @@ class RewardWorker:
             items: what to score.
             modelled: what each reward model or judge served here says of the responses that it applies to, by its position in
                 the config.
+            places: of the responses' texts in ``stored``, see ``places_of``; none if the items have their texts.
+            stored: arrays of responses.
 
         Raises:
             RunError: a reward fails whose ``on_error`` is stop, or fails on everything, or none applies to a prompt.
         """
         if not items:
             return []
+        if places:
+            from rlctl.runtime.serialization.stored import texts_at
+
+            texts = texts_at(places, stored)
+            items = [replace(item, response_text=text) for item, text in zip(items, texts, strict=True)]
         applying = [item.applying(self._rewards) for item in items]
         chosen = {i: [k for k, applies in enumerate(applying) if i in applies] for i in range(len(self._rewards))}
 

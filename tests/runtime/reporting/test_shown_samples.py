@@ -38,6 +38,7 @@ def test_the_worst_is_shown_and_the_same_prompts_come_again() -> None:
 
 def test_a_step_shows_so_many_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shown, "MOST_TOKENS", 100)
+    monkeypatch.setattr(shown, "MOST_MARKED", 100)
     assert len(shown.chosen([answered(index, [1.0], 40) for index in range(9)])) == 2
     [long] = shown.chosen([answered(0, [1.0], 101)])
     assert long == 0
