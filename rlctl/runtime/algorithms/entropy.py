@@ -149,21 +149,44 @@ def _slope_rows(
     entropy: Tensor | None,
     grad_entropy: Tensor | None,
     grad_log_probs: Tensor,
+    grad_drawn: Tensor,
 ) -> Tensor:
     """The gradient of the logits of some rows, [rows, V].
 
     With p = softmax(z / T): d log p_y / dz_j = ([j = y] - p_j) / T and d H / dz_j = -p_j (log p_j + H) / T.
+    ``grad_drawn`` goes with [j = y]: ``grad_log_probs``, but 0 for a token that another part of the vocabulary has.
     """
     log_p = scaled_logits(logits, temperature, normalizers.dtype).sub_(normalizers[:, None])
     if entropy is None or grad_entropy is None:
         slope = log_p.exp_().mul_(-grad_log_probs[:, None])
-        slope.scatter_add_(-1, targets[:, None], grad_log_probs[:, None])
+        slope.scatter_add_(-1, targets[:, None], grad_drawn[:, None])
     else:
         p = log_p.exp()
         slope = p * -grad_log_probs[:, None]
-        slope.scatter_add_(-1, targets[:, None], grad_log_probs[:, None])
+        slope.scatter_add_(-1, targets[:, None], grad_drawn[:, None])
         slope.sub_(p.mul_(grad_entropy[:, None]).mul_(_finite(log_p).add_(entropy[:, None])))
     return slope if temperature == 1.0 else slope.div_(temperature)
+
+
+def read_rows(
+    logits: Tensor, targets: Tensor, temperature: float, dtype: torch.dtype, with_entropy: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As ``_read_rows``, compiled after ``compile_rows``."""
+    return _read(logits, targets, temperature, dtype, with_entropy)
+
+
+def slope_rows(
+    logits: Tensor,
+    targets: Tensor,
+    temperature: float,
+    normalizers: Tensor,
+    entropy: Tensor | None,
+    grad_entropy: Tensor | None,
+    grad_log_probs: Tensor,
+    grad_drawn: Tensor,
+) -> Tensor:
+    """As ``_slope_rows``, compiled after ``compile_rows``."""
+    return _slope(logits, targets, temperature, normalizers, entropy, grad_entropy, grad_log_probs, grad_drawn)
 
 
 def _filled(grads: Sequence[Tensor | None], like: Tensor, with_entropy: bool) -> tuple[Tensor, Tensor | None]:
@@ -213,6 +236,7 @@ class _LogProbs(torch.autograd.Function):
                 ctx.temperature,
                 normalizers[part],
                 *_of_entropy(entropy, grad_entropy, part),
+                grad_log_probs[part],
                 grad_log_probs[part],
             )
         return grad, None, None, None, None, None
@@ -265,6 +289,7 @@ class _HeadLogProbs(torch.autograd.Function):
                 ctx.temperature,
                 normalizers[part],
                 *_of_entropy(entropy, grad_entropy, part),
+                grad_log_probs[part],
                 grad_log_probs[part],
             )
             narrow = slope.to(hidden.dtype)

@@ -23,7 +23,6 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
-from torch.utils._triton import has_triton
 from transformers import PreTrainedModel
 
 from rlctl.common.errors import PlanError, nearest
@@ -40,6 +39,7 @@ from rlctl.runtime.models.routers import Routers
 from rlctl.runtime.models.vision import Vision, reads_images, vision_tower
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train import checkpoint, export, replay
+from rlctl.runtime.train.compiling import compiles
 from rlctl.runtime.train.gathering import BUCKET_BYTES
 from rlctl.runtime.train.head import Head
 from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, LossTerms, Role, Routing, TellsLogProbs
@@ -132,8 +132,7 @@ class FsdpEngine(TellsLogProbs):
         self._routing: Routing = "own"
         torch.manual_seed(derive_seed(seed, "train", dist.get_rank()))
         self._sequence = make_group(train.engine.ulysses_sequence_parallel_size)
-        compiles = train.compile and self.device.type == "cuda" and has_triton()
-        if compiles:
+        if compiles(train, self.device):
             compile_rows()
             # What these do inside layers, between workers and to routers, cannot be compiled.
             if self._sequence is None and self._routers is None:

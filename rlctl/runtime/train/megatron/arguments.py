@@ -43,8 +43,12 @@ OPTIMIZERS: Mapping[str, Mapping[str, Any]] = {
 """What Megatron-core calls ``train.optimizer.type``."""
 
 
-def transformer_config(train: Train, hf_config: PretrainedConfig, *, device: str = "cpu") -> TransformerConfig:
+def transformer_config(
+    train: Train, hf_config: PretrainedConfig, *, device: str = "cpu", fused: bool = False
+) -> TransformerConfig:
     """Return the config of a model's layers, spread as ``train.engine`` says.
+
+    ``fused``: whether Megatron-core computes an activation in one compiled pass, and keeps its input only.
 
     Raises:
         PlanError: a model that is not known here, or settings that Megatron-core refuses.
@@ -57,6 +61,7 @@ def transformer_config(train: Train, hf_config: PretrainedConfig, *, device: str
         **_precision(train),
         **_recompute(engine),
         "use_cpu_initialization": device == "cpu",
+        "bias_activation_fusion": fused,
     }
     return _make(TransformerConfig, values, engine, "transformer")
 

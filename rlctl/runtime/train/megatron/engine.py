@@ -43,20 +43,23 @@ from rlctl.config.sections.output import Checkpoint
 from rlctl.config.sections.train import Megatron, Train
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.distributions import LOG_PROBS
+from rlctl.runtime.algorithms.entropy import compile_rows
 from rlctl.runtime.models.config import changed_config, import_modules
 from rlctl.runtime.models.routers import check_family
 from rlctl.runtime.models.vision import auto_class
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train import export
 from rlctl.runtime.train.checkpoint import DEFAULTS
+from rlctl.runtime.train.compiling import compiles
 from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Role, Routing, TellsLogProbs
 from rlctl.runtime.train.lora import Adapters
 from rlctl.runtime.train.megatron import adapters, checkpointing, starting, weights
 from rlctl.runtime.train.megatron.adapters import as_peft_names, switched_off
 from rlctl.runtime.train.megatron.arguments import ddp_config, optimizer_config, transformer_config
+from rlctl.runtime.train.megatron.experts import compile_gates
 from rlctl.runtime.train.megatron.head import Read
 from rlctl.runtime.train.megatron.layout import enter_layout
-from rlctl.runtime.train.megatron.model import PackedInputs, build_chunks, lay_out
+from rlctl.runtime.train.megatron.model import PackedInputs, build_chunks, compile_norms, lay_out
 from rlctl.runtime.train.megatron.names import ADAPTERS, Names
 from rlctl.runtime.train.megatron.routing import Replays, Rows
 from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, split
@@ -120,7 +123,12 @@ class MegatronEngine(TellsLogProbs):
         self.hf_config = _config_of(model)
         if role == "critic":
             self.hf_config.update(VALUE_HEAD)
-        self.config = transformer_config(train, self.hf_config, device=device)
+        fused = compiles(train, self.device)
+        if fused:
+            compile_rows()
+            compile_norms()
+            compile_gates()
+        self.config = transformer_config(train, self.hf_config, device=device, fused=fused)
         self.config.calculate_per_token_loss = True
         if replays:
             check_family(self.hf_config.model_type, "megatron")

@@ -6,6 +6,7 @@ the same names, so that files, checkpoints and exports know nothing of how they 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -53,9 +54,9 @@ class GroupedExperts(SequentialMLP):
         both = _product(hidden, [expert.linear_fc1.weight for expert in self.local_experts], offsets)
         down = [expert.linear_fc2.weight for expert in self.local_experts]
         if not _again(self.config.recompute_granularity, self.config.recompute_modules):
-            return _product(_gated(both, permuted_probs), down, offsets), None
+            return _product(_gate(both, permuted_probs), down, offsets), None
         kept = tensor_parallel.CheckpointWithoutOutput()
-        output = _product(kept.checkpoint(_gated, both, permuted_probs), down, offsets)
+        output = _product(kept.checkpoint(_gate, both, permuted_probs), down, offsets)
         kept.discard_output_and_register_recompute(output)
         return output, None
 
@@ -89,6 +90,15 @@ def _gated(both: Tensor, probs: Tensor) -> Tensor:
     """SwiGLU, times the router's weight, in the number type of the tokens."""
     gate, linear = both.chunk(2, -1)
     return (F.silu(gate) * linear * probs.unsqueeze(-1)).to(both.dtype)
+
+
+_gate: Callable[[Tensor, Tensor], Tensor] = _gated
+
+
+def compile_gates() -> None:
+    """Compute the activations of experts through torch.compile from now on, in this process."""
+    global _gate
+    _gate = torch.compile(_gated, dynamic=True)
 
 
 def _again(granularity: str | None, modules: list[str] | None) -> bool:

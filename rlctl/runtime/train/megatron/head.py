@@ -26,10 +26,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rlctl.runtime.algorithms.distributions import LOG_PROBS, joined, moments
-from rlctl.runtime.algorithms.entropy import rows_of_gradient, rows_of_head
+from rlctl.runtime.algorithms.entropy import read_rows, rows_of_gradient, rows_of_head, scaled_logits, slope_rows
 
 NEVER = -1e30
 """The logit of a row of the vocabulary that only fills it up: finite, so that a part of such rows alone has an entropy."""
+NEVER_IN_FLOAT16 = -6e4
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +76,16 @@ def shared_statistics(
     hidden: Tensor, weight: Tensor, read: Read, first: int, group: dist.ProcessGroup
 ) -> tuple[Tensor, ...]:
     """The statistics that ``read`` asks of hidden states [n, hidden], [n] each: one gather of five numbers a token."""
-    rows, found = rows_of_head(weight), []
+    dtype = torch.promote_types(hidden.dtype, torch.float32)
+    rows, found = rows_of_head(weight), [hidden.new_empty(5, 0, dtype=dtype)]
     for start in range(0, len(hidden), rows):
         part = slice(start, start + rows)
-        log_q, lse = _part(hidden[part], weight, read, first)
+        scaled = scaled_logits(_logits(hidden[part], weight, read, first), read.temperature, dtype)
+        lse = scaled.logsumexp(-1)
+        log_q = scaled.sub_(lse[:, None])
         drawn = log_q.gather(-1, _places(read.targets[part], first, weight)[:, None]).squeeze(-1)
         found.append(torch.cat((torch.stack((lse, drawn + lse)), moments(log_q))))
-    mine = torch.cat(found, 1) if found else _scaled(hidden, weight, read).new_zeros(5, 0)
-    every = _gather(mine, group)  # [parts, 5, n]
+    every = _gather(torch.cat(found, 1), group)  # [parts, 5, n]
     lse, drawn = every[:, 0], every[:, 1]
     normalizers = lse.logsumexp(0)
     log_probs = drawn.gather(0, (read.targets // len(weight))[None]).squeeze(0) - normalizers
@@ -113,22 +116,22 @@ class ValueHead(torch.nn.Module):
 
 
 class _SharedLogProbs(torch.autograd.Function):
-    """With p = softmax(z / T) over all parts: d log p_y / dz_j = ([j = y] - p_j) / T and d H / dz_j = -p_j (log p_j + H) / T."""
+    """Parts of the vocabulary read as whole ones, and joined; for the gradient see ``entropy._slope_rows``."""
 
     @staticmethod
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, read: Read, first: int, group: dist.ProcessGroup
     ) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
-        rows, found = rows_of_head(weight), []
+        dtype = torch.promote_types(hidden.dtype, torch.float32)
+        rows, found = rows_of_head(weight), [hidden.new_empty(3, 0, dtype=dtype)]
         for start in range(0, len(hidden), rows):
             part = slice(start, start + rows)
-            log_p, lse = _part(hidden[part], weight, read, first)
-            drawn = log_p.gather(-1, _places(read.targets[part], first, weight)[:, None]).squeeze(-1)
-            entropy = -log_p.exp().mul_(log_p).sum(-1) if read.with_entropy else torch.zeros_like(lse)
+            logits, places = _logits(hidden[part], weight, read, first), _places(read.targets[part], first, weight)
+            drawn, lse, entropy = read_rows(logits, places, read.temperature, dtype, read.with_entropy)
+            del logits
             found.append(torch.stack((lse, drawn + lse, entropy)))
-        mine = torch.cat(found, 1) if found else _scaled(hidden, weight, read).new_zeros(3, 0)
-        lse, drawn, entropy = _gather(mine, group).unbind(1)  # [parts, n] each
+        lse, drawn, entropy = _gather(torch.cat(found, 1), group).unbind(1)  # [parts, n] each
         normalizers = lse.logsumexp(0)
         shares = (lse - normalizers).exp()
         owners = read.targets // len(weight)
@@ -142,62 +145,40 @@ class _SharedLogProbs(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden, weight, normalizers, entropy = ctx.saved_tensors
-        grad_log_probs = torch.zeros_like(normalizers) if grads[0] is None else grads[0]
-        grad_entropy = grads[1]  # None if the loss doesn't read the entropy
         read, first = ctx.read, ctx.first
+        grad_log_probs = torch.zeros_like(normalizers) if grads[0] is None else grads[0]
+        grad_entropy = grads[1] if read.with_entropy else None  # None if the loss doesn't read the entropy
         needs_hidden, needs_weight = ctx.needs_input_grad[:2]
         rows = (rows_of_gradient if needs_weight else rows_of_head)(weight)
         grad_hidden = torch.zeros_like(hidden) if needs_hidden else None
         grad_weight = torch.zeros_like(weight, dtype=normalizers.dtype) if needs_weight else None
         for start in range(0, len(hidden), rows):
             part = slice(start, start + rows)
-            log_p = _scaled(hidden[part], weight, read, first).sub_(normalizers[part, None])
             targets = read.targets[part]
-            drawn = torch.where(_is_here(targets, first, weight), grad_log_probs[part], 0.0)
-            slope = _slope(
-                log_p,
+            slope = slope_rows(
+                _logits(hidden[part], weight, read, first),
                 _places(targets, first, weight),
-                drawn,
+                read.temperature,
+                normalizers[part],
+                None if grad_entropy is None else entropy[part],
+                None if grad_entropy is None else grad_entropy[part],
                 grad_log_probs[part],
-                entropy[part],
-                None if grad_entropy is None or not read.with_entropy else grad_entropy[part],
+                torch.where(_is_here(targets, first, weight), grad_log_probs[part], 0.0),
             )
-            narrow = (slope if read.temperature == 1.0 else slope.div_(read.temperature)).to(hidden.dtype)
+            narrow = slope.to(hidden.dtype)
             if grad_hidden is not None:
                 grad_hidden[part] = narrow @ weight
             if grad_weight is not None:
                 grad_weight += narrow.T @ hidden[part]
-            del log_p, slope, narrow  # before the next are there
+            del slope, narrow  # before the next are there
         return grad_hidden, None if grad_weight is None else grad_weight.to(weight.dtype), None, None, None
 
 
-def _slope(
-    log_p: Tensor, places: Tensor, drawn: Tensor, grad_log_probs: Tensor, entropy: Tensor, grad_entropy: Tensor | None
-) -> Tensor:
-    """The gradient of logits over temperature, [rows, V / parts]; ``log_p`` is written over."""
-    if grad_entropy is None:
-        return log_p.exp_().mul_(-grad_log_probs[:, None]).scatter_add_(-1, places[:, None], drawn[:, None])
-    p = log_p.exp()
-    slope = p * -grad_log_probs[:, None]
-    slope.scatter_add_(-1, places[:, None], drawn[:, None])
-    return slope.sub_(p.mul_(grad_entropy[:, None]).mul_(log_p.add_(entropy[:, None])))
-
-
-def _scaled(hidden: Tensor, weight: Tensor, read: Read, first: int = 0) -> Tensor:
-    """Logits over temperature of one part, [rows, V / parts], in float32 at least."""
+def _logits(hidden: Tensor, weight: Tensor, read: Read, first: int) -> Tensor:
+    """Those of one part, [rows, V / parts]."""
     logits = F.linear(hidden, weight)
-    scaled = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    if read.temperature != 1.0:
-        scaled.div_(read.temperature)
-    scaled[:, max(0, read.vocabulary - first) :] = NEVER
-    return scaled
-
-
-def _part(hidden: Tensor, weight: Tensor, read: Read, first: int) -> tuple[Tensor, Tensor]:
-    """Log-probs within one part, and the logarithm of its sum."""
-    scaled = _scaled(hidden, weight, read, first)
-    lse = scaled.logsumexp(-1)
-    return scaled.sub_(lse[:, None]), lse
+    logits[:, max(0, read.vocabulary - first) :] = NEVER_IN_FLOAT16 if logits.dtype == torch.float16 else NEVER
+    return logits
 
 
 def _places(targets: Tensor, first: int, weight: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,27 @@ def train(
         made.step_schedule()
     weights = {name: tensor.clone() for name, tensor in made.export_weights()}
     return EngineResult(replica, before, metrics, weights, say())
+
+
+def train_compiled(*job: Any) -> EngineResult:
+    """As ``train``, with what a GPU compiles; the compiler itself is off, as ``cpu_shim`` has it."""
+    from megatron.core.transformer import mlp
+
+    from rlctl.runtime.train.megatron import engine, experts, model
+
+    functions = (entropy, "_read"), (entropy, "_slope"), (model, "_norm"), (experts, "_gate")
+    usual = [getattr(where, name) for where, name in functions]
+    with ExitStack() as stack:
+        for (where, name), as_it_was in zip(functions, usual, strict=True):
+            stack.enter_context(mock.patch.object(where, name, as_it_was))
+        stack.enter_context(mock.patch.object(engine, "compiles", return_value=True))
+        swiglu = stack.enter_context(mock.patch.object(mlp, "bias_swiglu_impl", wraps=mlp.bias_swiglu_impl))
+        found = train(*job)
+        assert all(
+            getattr(where, name) is not as_it_was for (where, name), as_it_was in zip(functions, usual, strict=True)
+        )
+        assert swiglu.called
+        return found
 
 
 def train_adapters(

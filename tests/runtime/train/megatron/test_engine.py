@@ -145,6 +145,19 @@ def test_steps_are_those_of_fsdp2(
     check(told, expected(family, "policy"))
 
 
+@pytest.mark.parametrize("layout", some(LAYOUTS, "tensor and sequence", "experts in one call"))
+def test_what_a_gpu_compiles_computes_the_same(
+    layout: str,
+    families: dict[str, Path],
+    expected: Callable[[str, Role], EngineResult],
+    request: pytest.FixtureRequest,
+) -> None:
+    """Rows of logits, norms, activations of experts, and Megatron-core's own activation of other layers."""
+    fixture, family, engine = LAYOUTS[layout]
+    job = (families[family], engine, "policy", samples_of("policy"), POLICY_LOSS, MICRO)
+    check(request.getfixturevalue(fixture).run(engine_jobs.train_compiled, *job), expected(family, "policy"))
+
+
 @pytest.mark.parametrize(
     "engine",
     [
