@@ -203,12 +203,38 @@ def decode_once(side: str, folder: str, device: str, prompts: int, tokens: int) 
     told(**{"tokens/s": prompts * 8 * tokens / median(seconds)})
 
 
-def grpo(name: str, size: str, steps: int = 6) -> None:
-    """GRPO with vLLM, all of it: the median seconds of each phase, the first two steps left out."""
-    from rlctl import runs
-    from rlctl.config import Loaded, config_from
+def grpo_config(name: str, folder: Path, steps: int = 6) -> Any:
+    """The config of a part; ``folder`` has the model and its data."""
+    from rlctl.config import config_from
 
     _, engine, transport, gpus = name.split("-")
+    return config_from(
+        {
+            "run": {"name": "gpu", "folder": str(folder / "runs")},
+            "model": {"path": str(folder / "model")},
+            "data": {"train": [{"path": str(folder / "train.parquet")}], "max_prompt_tokens": 32},
+            "batch": {"prompts_per_step": 32, "responses_per_prompt": 8},
+            "schedule": {"total_steps": steps},
+            "checkpoint": {"every": None, "at_end": False, "export": "never"},
+            "rollout": {"engine": "vllm", "max_response_tokens": 256, "sampling": {"min_response_tokens": 256}},
+            "rewards": [{"type": "rule", "rule": "gsm8k"}],
+            "train": {"engine": {"type": engine}},
+            "weight_sync": {"method": transport},
+            "placement": {
+                "device": "cuda",
+                "devices_per_node": int(gpus),
+                "layout": "split" if transport == "nccl" else "colocated",
+            },
+            "tracking": [],
+        }
+    )
+
+
+def grpo(name: str, size: str) -> None:
+    """GRPO with vLLM, all of it: the median seconds of each phase, the first two steps left out."""
+    from rlctl import runs
+    from rlctl.config import Loaded
+
     seen: list[dict[str, float]] = []
 
     def observe(event: dict[str, Any]) -> None:
@@ -218,27 +244,7 @@ def grpo(name: str, size: str, steps: int = 6) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         make_quickstart_of_size(folder, size)
-        config = config_from(
-            {
-                "run": {"name": "gpu", "folder": str(folder / "runs")},
-                "model": {"path": str(folder / "model")},
-                "data": {"train": [{"path": str(folder / "train.parquet")}], "max_prompt_tokens": 32},
-                "batch": {"prompts_per_step": 32, "responses_per_prompt": 8},
-                "schedule": {"total_steps": steps},
-                "checkpoint": {"every": None, "at_end": False, "export": "never"},
-                "rollout": {"engine": "vllm", "max_response_tokens": 256, "sampling": {"min_response_tokens": 256}},
-                "rewards": [{"type": "rule", "rule": "gsm8k"}],
-                "train": {"engine": {"type": engine}},
-                "weight_sync": {"method": transport},
-                "placement": {
-                    "device": "cuda",
-                    "devices_per_node": int(gpus),
-                    "layout": "split" if transport == "nccl" else "colocated",
-                },
-                "tracking": [],
-            }
-        )
-        loaded = Loaded(config)
+        loaded = Loaded(grpo_config(name, folder))
         result = runs.start(loaded, plan=runs.prepare(loaded), observer=observe, new=True)
     if result.status != "finished":
         sys.exit(f"the run {result.status}: {result.cause}")

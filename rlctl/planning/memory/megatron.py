@@ -3,15 +3,15 @@
 With the bytes c of the compute type, T tokens of a micro-batch on this worker, N of them counted, t tensor workers, h the hidden
 size, V the vocabulary and s = t under sequence parallelism, else 1, a step has these moments, of which the largest counts:
 
-    loss      saved + final norm h (4 + c) T / s + 2 h c N + 8 min(chunk, N V / t)
+    loss      saved + final norm h (4 + c) T / s + 2 h c N + (c + 8) min(chunk, N V / t)
     slope     as loss, with n min(5 chunk, N V / t) + 4 h V / t
     layer     saved + temporaries of one layer; where activations are recomputed, one layer whole too
 
-The head works on chunks of logits in one number of 4 bytes, or in three if the loss reads the entropy, and in c where c is less:
-n is 4 or 12, and c more. The gradient of its weight has 4 bytes. ``saved`` is what autograd keeps of
-each layer: as many micro-batches at once as there are pipeline stages, each of a stage's share of the layers; under virtual
-pipelining (1 + (p - 1) / (p v)) of all layers on the first stage (Korthikanti et al., arXiv:2205.05198, section 4.2.3), and on
-the last one ((v - 1) p + 1) / (p v) at its first loss.
+The head works on chunks of logits in one number of 4 bytes, or in three if the loss reads the entropy, and has them in c too: n
+is c + 4 or c + 12. The gradient of its weight has 4 bytes. ``saved`` is what autograd keeps of each layer: as many micro-batches
+at once as there are pipeline stages, each of a stage's share of the layers; under virtual pipelining (1 + (p - 1) / (p v)) of all
+layers on the first stage (Korthikanti et al., arXiv:2205.05198, section 4.2.3), and on the last one ((v - 1) p + 1) / (p v) at
+its first loss.
 tests/runtime/train/megatron/test_memory_of_megatron.py compares this with what real workers allocate.
 """
 
@@ -97,9 +97,9 @@ def training_moments(
         return
     wide = counted * shape.vocabulary / engine.tensor_parallel_size
     gradient = 4 * shape.vocabulary * shape.hidden / engine.tensor_parallel_size
-    slope = 4 * (ENTROPY_SLOPE_NUMBERS if reads_entropy else SLOPE_NUMBERS) + (compute if compute < 4 else 0)
+    slope = 4 * (ENTROPY_SLOPE_NUMBERS if reads_entropy else SLOPE_NUMBERS) + compute
     both = last + 2 * counted * shape.hidden * compute
-    yield Moment(0.0, both, 8 * min(PRODUCT_CHUNK, wide))
+    yield Moment(0.0, both, (compute + 8) * min(PRODUCT_CHUNK, wide))
     yield Moment(0.0, both, slope * min(GRADIENT_CHUNK, wide) + gradient)
 
 
