@@ -7,7 +7,8 @@
     tests     every test marked gpu
     decode    tokens per second of vLLM through rlctl, and of bare vLLM with the same requests and arguments
     train     tokens per second and MFU of one GPU, with made-up data (training.py)
-    grpo-*    GRPO with vLLM, by training engine, transport of weights and GPUs: seconds of each phase of a step
+    grpo-*    GRPO with vLLM, by training engine, transport of weights and GPUs: seconds of each phase of a step; on 1, 2 and
+              all GPUs
 
 Each part is a process of its own, so that one that fails costs only its own row; its output is in ``gpu-logs/PART.log``. The
 exit status is 1 if a part failed or no part could run.
@@ -60,8 +61,14 @@ class Part:
     """At least."""
 
 
-def parts(size: str) -> list[Part]:
-    """Everything, in order."""
+WAYS = (("ipc", 1), ("ipc", 2), ("nccl", 2), ("memory", 1), ("memory", 2), ("checkpoint", 1))
+"""Transports of weights, and how many GPUs each runs on."""
+ON_ALL = ("ipc", "nccl", "memory")
+"""Transports that run on all GPUs too, if there are more than 2."""
+
+
+def parts(size: str, gpus: int) -> list[Part]:
+    """Everything for a machine with so many GPUs, in order."""
     own = str(HERE / "gpu.py")
     training = ("--device", "cuda", "--size", size, "--micro", "16384", "--longest", "4096")
     found = [
@@ -70,9 +77,9 @@ def parts(size: str) -> list[Part]:
         Part("train", (str(HERE / "training.py"), *training)),
     ]
     for engine, module in (("fsdp2", "torch"), ("megatron", "megatron.core")):
-        for transport, gpus in (("ipc", 1), ("ipc", 2), ("nccl", 2), ("memory", 1), ("memory", 2), ("checkpoint", 1)):
-            name = f"grpo-{engine}-{transport}-{gpus}"
-            found.append(Part(name, (own, "--run", name, "--size", size), ("vllm", "ray", module), gpus))
+        for transport, count in (*WAYS, *((each, gpus) for each in ON_ALL if gpus > 2)):
+            name = f"grpo-{engine}-{transport}-{count}"
+            found.append(Part(name, (own, "--run", name, "--size", size), ("vllm", "ray", module), count))
     return found
 
 
@@ -204,10 +211,11 @@ def decode_once(side: str, folder: str, device: str, prompts: int, tokens: int) 
 
 
 def grpo_config(name: str, folder: Path, steps: int = 6) -> Any:
-    """The config of a part; ``folder`` has the model and its data."""
+    """The config of a part; ``folder`` has the model and its data. Megatron-core splits layers if there are GPUs for that."""
     from rlctl.config import config_from
 
     _, engine, transport, gpus = name.split("-")
+    split = {"tensor_parallel_size": 2} if engine == "megatron" and int(gpus) > 2 and int(gpus) % 2 == 0 else {}
     return config_from(
         {
             "run": {"name": "gpu", "folder": str(folder / "runs")},
@@ -218,7 +226,7 @@ def grpo_config(name: str, folder: Path, steps: int = 6) -> Any:
             "checkpoint": {"every": None, "at_end": False, "export": "never"},
             "rollout": {"engine": "vllm", "max_response_tokens": 256, "sampling": {"min_response_tokens": 256}},
             "rewards": [{"type": "rule", "rule": "gsm8k"}],
-            "train": {"engine": {"type": engine}},
+            "train": {"engine": {"type": engine, **split}},
             "weight_sync": {"method": transport},
             "placement": {
                 "device": "cuda",
@@ -299,17 +307,12 @@ def main() -> None:
 
 def run_all(chosen: argparse.Namespace) -> int:
     """Run what can run here, and write the report; the exit status."""
-    wanted = [
-        part
-        for part in parts(chosen.size)
-        if not chosen.only or any(part.name.startswith(each) for each in chosen.only)
-    ]
-    if not wanted:
-        print(
-            f"no part is called {' or '.join(chosen.only)}; there are {', '.join(p.name for p in parts(chosen.size))}"
-        )
-        return 2
     gpus = hardware()
+    known = parts(chosen.size, len(gpus))
+    wanted = [part for part in known if not chosen.only or any(part.name.startswith(each) for each in chosen.only)]
+    if not wanted:
+        print(f"no part is called {' or '.join(chosen.only)}; there are {', '.join(part.name for part in known)}")
+        return 2
     if chosen.list:
         for part in wanted:
             print(f"{part.name:24} {lacking(part, len(gpus)) or 'can run'}")
