@@ -6,7 +6,7 @@
 
     tests     every test marked gpu
     decode    tokens per second of vLLM through rlctl, and of bare vLLM with the same requests and arguments
-    train     tokens per second and MFU of one GPU, with made-up data (training.py)
+    train     tokens per second and MFU of one GPU, and of all together, with made-up data (training.py)
     grpo-*    GRPO with vLLM, by training engine, transport of weights and GPUs: seconds of each phase of a step; on 1, 2 and
               all GPUs
 
@@ -76,6 +76,8 @@ def parts(size: str, gpus: int) -> list[Part]:
         Part("decode", (own, "--run", "decode", "--size", size), ("vllm",)),
         Part("train", (str(HERE / "training.py"), *training)),
     ]
+    if gpus > 1:
+        found.append(Part(f"train-{gpus}", (str(HERE / "training.py"), *training, "--gpus", str(gpus)), (), gpus))
     for engine, module in (("fsdp2", "torch"), ("megatron", "megatron.core")):
         for transport, count in (*WAYS, *((each, gpus) for each in ON_ALL if gpus > 2)):
             name = f"grpo-{engine}-{transport}-{count}"
@@ -117,7 +119,9 @@ def run(part: Part, logs: Path) -> tuple[str, str]:
     results = [line.removeprefix(RESULT) for line in lines if line.startswith(RESULT)]
     if results:
         return f"done in {took}", "; ".join(f"{name} {value}" for name, value in json.loads(results[-1]).items())
-    told = [line.strip() for line in lines if "MFU" in line or "passed" in line or "times the" in line]
+    told = [
+        line.strip() for line in lines if any(word in line for word in ("MFU", "passed", "times the", "MiB a step"))
+    ]
     return f"done in {took}", "; ".join(told) or lines[-1]
 
 

@@ -2,6 +2,7 @@
 
     python benchmarks/training.py                                  # a small model on CPU, float32
     python benchmarks/training.py --device cuda --size 0.5b        # on a GPU, bfloat16: tokens per second and MFU too
+    python benchmarks/training.py --device cuda --gpus 8           # on 8 GPUs that share a model: tokens per second and MFU
 
 Both sides of a comparison are the same engine with one key changed, on the same samples and weights, in turns. The model is
 made from a config (Qwen2's shape) with random weights, so nothing is downloaded; arithmetic does not depend on values.
@@ -20,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -100,13 +101,16 @@ def make_engine(work: Work, *, attention: str, fused: bool) -> FsdpEngine:
     return FsdpEngine(model, train, role="policy", seed=1, scheduler_steps=100, device=work.device)
 
 
-def step(engine: FsdpEngine, samples: Sequence[Sample], work: Work) -> float:
-    """Seconds of one optimizer step: of the clock on a GPU, of the processor on CPU, whose cores may be busy otherwise."""
+def step(engine: FsdpEngine, samples: Sequence[Sample], work: Work, everything: Sequence[Sample] = ()) -> float:
+    """Seconds of one optimizer step: of the clock on a GPU, of the processor on CPU, whose cores may be busy otherwise.
+
+    ``everything``: the samples of all workers, if there are several.
+    """
     loss = PolicyLoss.of(Algorithm(), max_response_tokens=work.longest, old_is_current=True)
     clock = time.perf_counter if work.device == "cuda" else time.process_time
     began = clock()
     micro = MicroBatchSize(unit="tokens", size=work.micro)
-    engine.update(samples, loss, micro=micro, temperature=1.0, totals=totals_of(samples))
+    engine.update(samples, loss, micro=micro, temperature=1.0, totals=totals_of(everything or samples))
     if work.device == "cuda":
         torch.cuda.synchronize()
     return clock() - began
@@ -170,18 +174,43 @@ class PeakOfProcess:
         return self._peak - self._before
 
 
-@contextmanager
-def alone_in_a_group(device: str) -> Iterator[None]:
-    """One worker's process group. A process that does not leave its NCCL group may never end."""
+def seconds_of_all(work: Work, rank: int, world: int, port: int) -> float:
+    """Median seconds of a step of workers that share a model, each with as many samples as one alone."""
+    with in_a_group(work.device, rank, world, port):
+        samples = make_samples(work)
+        engine, everything = make_engine(work, attention="auto", fused=False), samples * world
+        times = [step(engine, samples, work, everything) for _ in range(work.rounds + 1)]
+        return median(times[1:])
+
+
+def together(work: Work, world: int) -> float:
+    """``seconds_of_all`` of one process for each GPU."""
+    port = free_port()
+    with ProcessPoolExecutor(world, mp_context=get_context("spawn")) as pool:
+        calls = [pool.submit(seconds_of_all, work, rank, world, port) for rank in range(world)]
+        return max(call.result() for call in calls)
+
+
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def in_a_group(device: str, rank: int, world: int, port: int) -> Iterator[None]:
+    """A process group. A process that does not leave its NCCL group may never end."""
     threads = 1 if device == "cpu" else None  # several wait for each other where cores are busy with other things
-    join(0, 1, "127.0.0.1", port, device=device, threads=threads)  # type: ignore[arg-type]
+    join(rank, world, "127.0.0.1", port, device=device, threads=threads)  # type: ignore[arg-type]
     try:
         yield
     finally:
         leave()
+
+
+def alone_in_a_group(device: str) -> AbstractContextManager[None]:
+    """One worker's process group."""
+    return in_a_group(device, 0, 1, free_port())
 
 
 def alone(function: Any, *args: Any) -> Any:
@@ -196,7 +225,7 @@ def utilisation(work: Work, seconds: float) -> str:
     assert shape is not None, "Qwen2 is a known family"
     lengths = [len(sample) for sample in make_samples(work)]
     flops = 3 * sum(forward_flops(shape, tokens=length, length=length // 2) for length in lengths)
-    told = f"{sum(lengths) / seconds:,.0f} tokens per second"
+    told = f"{sum(lengths) / seconds:,.0f} tokens per second on each device"
     gpu = known_gpu(torch.cuda.get_device_name()) if work.device == "cuda" else None
     return told if gpu is None else f"{told}, {flops / seconds / (gpu.tflops * 1e12):.1%} MFU"
 
@@ -209,15 +238,24 @@ def main() -> None:
     parser.add_argument("--longest", type=int, default=512, help="tokens of the longest sample")
     parser.add_argument("--micro", type=int, default=4096, help="tokens of a micro-batch")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--gpus", type=int, default=1, help="that share the model; on CPU, processes")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_model(folder, given.size)
         work = Work(folder, given.device, given.samples, given.longest, given.micro, given.rounds)
+        if given.gpus > 1:
+            seconds = together(work, given.gpus)
+            print(f"{given.gpus:>3} share a model: {seconds:.3f} s a step, {utilisation(work, seconds)}")
+            return
         layouts = alone(compare_layouts, work)
         for side, seconds in layouts.items():
             print(f"{side:>16}: {seconds:.3f} s a step, {utilisation(work, seconds)}")
         print(f"{'padded / end to end':>16}: {layouts['padded'] / layouts['end to end']:.2f} times the time")
+        if given.device == "cuda":  # where logits are never whole
+            mib, seconds = alone(measure_memory, work, False)
+            print(f"{'chunks':>16}: {mib:,.0f} MiB a step, {seconds:.3f} s")
+            return
         found = {fused: alone(measure_memory, work, fused) for fused in (False, True)}
         for fused, (mib, seconds) in found.items():
             print(f"{'chunks' if fused else 'whole logits':>16}: {mib:,.0f} MiB a step, {seconds:.3f} s")
