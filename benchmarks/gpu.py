@@ -191,6 +191,8 @@ def decode_once(side: str, folder: str, device: str, prompts: int, tokens: int) 
             engine.generate(requests)
     else:
         os.environ |= engine_environment(config, device)  # type: ignore[arg-type]
+        if device == "cpu":
+            torch.set_num_threads(config.placement.cpus_per_worker)  # as rlctl's worker has it
         from vllm import LLM, SamplingParams
 
         arguments = {
