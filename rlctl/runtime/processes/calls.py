@@ -18,7 +18,7 @@ from typing import Any
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
-from rlctl.runtime.processes.stored import StoredArrays
+from rlctl.runtime.processes.stored import StoredArrays, copy_here
 from rlctl.runtime.profiling.usage import Usage
 
 FIRST_CAUSE_SECONDS = 3.0
@@ -29,7 +29,7 @@ OVERDUE_SECONDS = 10.0
 """A call that returns within a moment in a worker that is well is looked after when it has taken so long."""
 _CONSEQUENCE = re.compile(
     r"connection (was )?(closed|reset|refused|aborted)|gloo|nccl|broken pipe|DistBackendError|could not meet the others"
-    r"|OwnerDiedError|ObjectLostError",
+    r"|OwnerDiedError|ObjectLostError|ObjectReconstructionFailed",
     re.IGNORECASE,
 )
 
@@ -250,8 +250,11 @@ class Calls:
             values[each.workers[0]] = came.value
             return
         self.over([self.names[worker] for worker in each.workers], came.usages)
-        if self.join is not None:
-            values[each.workers[0]] = came.values.attached(StoredArrays(each.left)) if came.stored else came.values
+        if came.stored:
+            copy_here(each.left)
+            values[each.workers[0]] = came.values.attached(StoredArrays(each.left))
+        elif self.join is not None:
+            values[each.workers[0]] = came.values
         else:
             values |= zip(each.workers, came.values, strict=True)
 

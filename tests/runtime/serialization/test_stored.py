@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -336,3 +338,43 @@ def test_responses_of_an_engine_that_is_replaced_are_joined_to_stored_ones(
     found = group.joined(Engine.die_once, calls, joined_groups, again=again, leave=stored_of)
     assert [lost.actor for lost in told] == ["rollout-1"]
     assert pickle.loads(pickle.dumps(list(found))) == [list(own) for own in GROUPS]
+
+
+OUTLIVES = """
+import sys, time
+import numpy as np, ray
+from ray.cluster_utils import Cluster
+from ray.experimental import get_object_locations
+from rlctl.runtime.processes.stored import StoredArrays, copy_here
+
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+other = cluster.add_node(num_cpus=1, resources={"other": 1})
+cluster.wait_for_nodes()
+ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
+
+@ray.remote(num_cpus=0, resources={"other": 0.01})
+class Relay:
+    def left(self):
+        return "places", (np.ones(5_000_000, np.uint8),)
+
+relay = Relay.remote()
+places, handle = relay.left.options(num_returns=2).remote()
+ray.get(places)
+copy_here(handle)
+for _ in range(300):
+    if len(get_object_locations([handle])[handle]["node_ids"]) == 2:
+        break
+    time.sleep(0.1)
+cluster.remove_node(other, allow_graceful=False)
+while sum(node["Alive"] for node in ray.nodes()) > 1:
+    time.sleep(0.5)
+print("kept", StoredArrays(handle).arrays[0].sum())
+"""
+
+
+@pytest.mark.soak
+def test_a_step_outlives_the_machine_that_made_it(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OUTLIVES], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert "kept 5000000" in done.stdout, done.stderr
