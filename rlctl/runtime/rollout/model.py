@@ -20,6 +20,7 @@ from rlctl.runtime.models.routers import Routers
 from rlctl.runtime.models.vision import Vision, auto_class, reads_images, set_text_attention
 from rlctl.runtime.rollout import attention
 from rlctl.runtime.rollout.cache import PromptLayer, RowCache
+from rlctl.runtime.rollout.row_pass import row_pass
 
 if TYPE_CHECKING:
     from rlctl.runtime.types import Request
@@ -124,7 +125,17 @@ def _check_architecture(path: str, config: Any) -> None:
 class CausalModel:
     """The two forwards of a causal model, with this engine's masks and caches."""
 
-    def __init__(self, path: str, model: PreTrainedModel) -> None:
+    def __init__(self, path: str, model: PreTrainedModel, *, exact: bool = False) -> None:
+        """Take a loaded model.
+
+        Args:
+            path: where it is from.
+            model: the model.
+            exact: whether Transformers and PyTorch compute everything.
+
+        Raises:
+            RunError: it has no key-value cache.
+        """
         accepted = inspect.signature(model.forward).parameters
         if "past_key_values" not in accepted or model._is_stateful:
             raise RunError(
@@ -150,6 +161,7 @@ class CausalModel:
         self._extra = {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
         self._vision = Vision(model) if reads_images(model.config) else None
         self._routers: Routers | None = None
+        self._row_pass = None if exact or self._vision is not None else row_pass(model)
         self.experts: torch.Tensor | None = None
         """int64 [rows, tokens, layers, k]: where the tokens of the last forward went, if that is recorded."""
         self.never_drawn = () if self._vision is None else self._vision.never_drawn
@@ -224,6 +236,13 @@ class CausalModel:
             cache: of the rows.
         """
         low, cursor = cache.window.low, cache.window.cursor
+        if self._row_pass is not None:
+            mask = (
+                attention.row_mask(starts, low, cursor, window=None, dtype=self.dtype)
+                if int(starts.max()) > low
+                else None
+            )
+            return self._row_pass(tokens, cursor - starts + ahead, mask, cache)
         mask = self._mask(lambda window: attention.row_mask(starts, low, cursor, window=window, dtype=self.dtype))
         return self._forward(tokens[:, None], (cursor - starts + ahead)[:, None], mask, cache, {})
 

@@ -61,6 +61,8 @@ class RolloutSpec:
     records_experts: bool
     """Whether responses come with the experts that their tokens went to."""
     trust_tokenizer_code: bool
+    exact: bool
+    """Whether the built-in engine computes with Transformers' layers and PyTorch's kernels only."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Of vLLM's engine, or of SGLang's server."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -224,6 +226,7 @@ def make_engine(spec: RolloutSpec) -> RolloutEngine:
         config=changed_config(model, spec.model_path),
         tokenizer=model.tokenizer or model.path,
         records_experts=spec.records_experts,
+        exact=spec.exact,
     )
 
 
