@@ -8,6 +8,7 @@ from typing import Any
 from rlctl.config.fields import Choice, Interval
 from rlctl.config.inspect import fields_of
 from rlctl.config.root import Config
+from rlctl.documents.paths import PLAIN
 
 
 def to_plain(value: Any, *, sparse: bool = False) -> Any:
@@ -17,6 +18,8 @@ def to_plain(value: Any, *, sparse: bool = False) -> Any:
         value: what to dump.
         sparse: leave out fields that hold their default.
     """
+    if type(value) in PLAIN:
+        return value
     if isinstance(value, Interval):
         short = value.to_short()
         return short if short is not None else {k: v for k, v in dataclasses.asdict(value).items() if v is not None}
@@ -36,6 +39,9 @@ def _section(value: Any, sparse: bool, base: Any) -> dict[str, Any]:
         item = getattr(value, info.attribute)
         default = info.default if base is None else getattr(base, info.attribute)
         if sparse and item == default and not info.required:
+            continue
+        if type(item) in PLAIN:
+            plain[name] = item
             continue
         nested = (
             type(item) is type(default) and dataclasses.is_dataclass(item) and not isinstance(item, (Choice, Interval))

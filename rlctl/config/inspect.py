@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from rlctl.common.secrets import has_password, is_reference, is_secret, is_token
 from rlctl.config.fields import OTHER, Choice, Interval, Range, Secret, Unit
+from rlctl.documents.paths import PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +260,10 @@ def settings(
             continue
         value = getattr(section, info.attribute)
         default = info.default if base is None else getattr(base, info.attribute)
-        yield from _settings_of(value, default, (*path, name), f"{prefix}{name}")
+        if type(value) in PLAIN:
+            yield Setting((*path, name), f"{prefix}{name}", value, default)
+        else:
+            yield from _settings_of(value, default, (*path, name), f"{prefix}{name}")
 
 
 def _settings_of(value: Any, default: Any, path: tuple[str | int, ...], pattern: str) -> Iterator[Setting]:

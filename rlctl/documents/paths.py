@@ -10,6 +10,8 @@ from rlctl.common.messages.reasons import said
 
 KeyPath = tuple[str | int, ...]
 
+PLAIN = frozenset({type(None), bool, int, float, str})
+"""Types of values that hold no other values."""
 _SPECIAL = re.compile(r'([.\[\]\\"])')
 _PART = re.compile(r'\[(?P<index>-?\d{1,18})\]|(?P<dot>\.)?(?:(?P<empty>"")|(?P<key>(?:[^.\[\]\\"]|\\.)+))', re.DOTALL)
 
@@ -20,6 +22,8 @@ def dotted(path: KeyPath) -> str:
     for part in path:
         if isinstance(part, int):
             text += f"[{part}]"
+        elif part.isidentifier():  # nearly all of them: nothing to escape
+            text = f"{text}.{part}" if text else part
         else:
             text += ("." if text else "") + (_SPECIAL.sub(r"\\\1", part) if part else '""')
     return text
@@ -58,6 +62,8 @@ def merged(base: Any, over: Any) -> Any:
 
 def copied(value: Any) -> Any:
     """Return a copy of a tree of plain values that shares no mapping or list with it."""
+    if type(value) in PLAIN:
+        return value
     if isinstance(value, Mapping):
         return {key: copied(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -64,6 +64,7 @@ class InexpressibleError(ValueError):
     """A canonical value has no form in the dialect; the text says what will differ."""
 
 
+@cache
 def version_of(text: str) -> Version:
     """``0.9`` as numbers that compare."""
     return tuple(int(part) for part in text.split("."))

@@ -26,7 +26,7 @@ from rlctl.documents.paths import KeyPath, copied
 
 def generic(path: Sequence[Any]) -> KeyPath:
     """A path with ``*`` for every list index, as tables name it."""
-    return tuple("*" if isinstance(part, int) else part for part in path)
+    return tuple(["*" if isinstance(part, int) else part for part in path])
 
 
 @dataclass(frozen=True, eq=False)

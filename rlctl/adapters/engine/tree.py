@@ -20,7 +20,7 @@ from rlctl.documents.paths import KeyPath, copied
 def find(tree: Any, path: KeyPath) -> Any:
     """The value at a path; ABSENT where there is none."""
     for part in path:
-        if isinstance(tree, dict | Mapping):  # most are the first, and asking for the second takes ten times as long
+        if isinstance(tree, dict) or isinstance(tree, Mapping):  # noqa: SIM101 - in one call, dicts take four times as long
             if part not in tree:
                 return ABSENT
             tree = tree[part]
