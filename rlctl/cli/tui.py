@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from functools import partial
@@ -95,6 +96,7 @@ def tui(
     if not (os.environ.get(SERVED) or (sys.stdin.isatty() and sys.stdout.isatty())):
         hint = "`rlctl tui --web` serves it to a browser; `rlctl runs show` and `rlctl set` need no terminal"
         raise UsageError("rlctl tui needs a terminal", hint=hint)
+    gc.disable()  # until the app is up: what is loaded is no garbage, and to look for some takes a twentieth of the time
     from rlctl.cli import diagnostics
     from rlctl.tui.app import RlctlApp
 

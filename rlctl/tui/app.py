@@ -212,6 +212,7 @@ class RlctlApp(App[RlctlError]):
             _wrap.re_word = WORD
         sys.setswitchinterval(SWITCH_SECONDS)
         gc.set_threshold(YOUNG)
+        self.set_timer(TIDY_SECONDS, gc.enable)  # off since before the app was loaded
         self.theme_changed_signal.subscribe(self, lambda theme: settings.choose("theme", theme.name))
         if self._nothing_named:
             self.push_screen(self._start_page())

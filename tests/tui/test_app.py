@@ -500,6 +500,21 @@ def test_what_is_there_is_looked_through_once_more_and_then_set_aside(file: Path
         gc.unfreeze()
 
 
+def test_the_search_for_garbage_is_on_once_the_app_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command switches it off before it loads the app."""
+    monkeypatch.setattr(app_module, "TIDY_SECONDS", 0.01)
+
+    async def act(screen: StartScreen, pilot: Any) -> None:
+        while not gc.isenabled():
+            await pilot.pause(0.01)
+
+    gc.disable()
+    try:
+        drive(RlctlApp(), act)
+    finally:
+        gc.enable()
+
+
 def test_nothing_is_set_aside_while_one_types_or_resizes(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app_module, "TIDY_SECONDS", 3600)
 
