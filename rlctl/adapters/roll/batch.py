@@ -35,7 +35,7 @@ from rlctl.adapters.engine.rules import (
 )
 from rlctl.adapters.engine.values import Steps, interval
 from rlctl.adapters.roll.run import NEVER, TOTAL
-from rlctl.adapters.roll.workers import data_parallel, largest_divisor, ranks
+from rlctl.adapters.roll.workers import data_parallel, largest_divisor, ranks, rolls_out
 from rlctl.common.errors import PlanError
 from rlctl.common.messages.reasons import said, together
 from rlctl.common.records import record
@@ -177,7 +177,7 @@ def _kept_size(view: Writing, share: int) -> int:
 
 def longest(view: Writing) -> int:
     config = view.config
-    if config.algorithm.objective.choice in ("sft", "dpo") and config.data.max_sequence_tokens:
+    if not rolls_out(config) and config.data.max_sequence_tokens:
         return config.data.max_sequence_tokens
     return config.data.max_prompt_tokens + config.rollout.max_response_tokens
 

@@ -24,7 +24,16 @@ from rlctl.adapters.engine.rules import (
     Writing,
 )
 from rlctl.adapters.roll.devices import DevicesError, parse_devices, print_devices
-from rlctl.adapters.roll.workers import devices_of, has_critic, has_reference, trained_devices, trains_critic
+from rlctl.adapters.roll.workers import (
+    devices_for,
+    devices_of,
+    has_critic,
+    has_reference,
+    lacks_devices,
+    least_devices,
+    rolls_out,
+    trains_critic,
+)
 from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
 
@@ -116,26 +125,27 @@ def _write(view: Writing) -> Iterator[Out]:
     placement = view.config.placement
     total = arithmetic.devices(view.config)
     width, nodes = (view.to("placement.devices_per_node"),), (view.to("placement.nodes"),)
-    rolls_out = view.config.algorithm.objective.choice not in ("sft", "dpo")
-    each = (
-        placement.devices_per_node
-        if rolls_out
-        else min(placement.devices_per_node, max(arithmetic.train_devices(view.config), 1))
-    )
-    least = 1 if rolls_out else arithmetic.devices_per_replica(view.config.train.engine)
+    each, least = placement.devices_per_node, least_devices(view.config)
+    if not rolls_out(view.config):
+        each = min(each, max(arithmetic.train_devices(view.config), 1))
     each = max(each, min(least, NODE)) if total < least else each
     yield Flow(view.path("num_gpus_per_node"), each, width, same=each == placement.devices_per_node, always=True)
     yield Flow((), None, nodes, "mapped", "ROLL derives the number of nodes from device_mapping")
     layout = (view.to("placement.layout"), view.to("placement.rollout_devices"), *nodes, *width)
-    there = {"policy": True, "rollout": rolls_out, "reference": has_reference(view), "critic": has_critic(view)}
+    there = {
+        "policy": True,
+        "rollout": rolls_out(view.config),
+        "reference": has_reference(view),
+        "critic": has_critic(view),
+    }
     for role, worker in ROLES.items():
         if not there[role]:
             continue
         listed = ((*view.to("placement.roles"), role, "devices"), *layout[:1])
-        devices, used = _devices_of(view, role, total), listed if placement.layout == "explicit" else layout
+        devices, used = devices_for(view.config, role), listed if placement.layout == "explicit" else layout
         how: Provenance = "derived"
         note = ""
-        if len(devices) < least:
+        if lacks_devices(view.config, role):
             note = said(
                 "the source has {count} devices, but a replica of the model needs {least}. Wrote {least}",
                 count=len(devices),
@@ -151,20 +161,6 @@ def _write(view: Writing) -> Iterator[Out]:
             yield Inexpressible(used[:1], note, idle=True)
         yield Flow(view.path(f"{worker}.device_mapping"), print_devices(devices), used, how, note, always=True)
     yield from _lose(view)
-
-
-def _devices_of(view: Writing, role: str, total: int) -> tuple[int, ...]:
-    """The devices of a role: as listed, else those of the policy, else all."""
-    placement = view.config.placement
-    if placement.layout == "explicit":
-        found = [placement.roles[name].devices for name in (role, "policy") if name in placement.roles]
-        return next((devices for devices in found if devices), tuple(range(total)))
-    if placement.layout == "split":
-        first = max(total - arithmetic.rollout_devices(view.config), min(1, total - 1))
-        trained = trained_devices(view.config)
-        policy = trained if 0 < trained < first else first or total
-        return tuple(range(first, total)) if role == "rollout" else tuple(range(policy))
-    return tuple(range(total))
 
 
 def _lose(view: Writing) -> Iterator[Out]:

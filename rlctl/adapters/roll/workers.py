@@ -75,11 +75,7 @@ def trained_devices(config: Config) -> int:
     Agentic batches are cut or filled up to what divides.
     """
     most, each = arithmetic.train_devices(config), arithmetic.devices_per_replica(config.train.engine)
-    if (
-        config.placement.layout != "split"
-        or config.algorithm.objective.choice in ("sft", "dpo")
-        or config.rollout.agents
-    ):
+    if config.placement.layout != "split" or not rolls_out(config) or config.rollout.agents:
         return most
     whole = (arithmetic.responses_per_step(config), arithmetic.mini_batch_responses(config))
     fitting = (
@@ -88,10 +84,33 @@ def trained_devices(config: Config) -> int:
     return next(fitting, most)
 
 
-def lacks_devices(config: Config) -> bool:
-    """Whether a run without rollout has fewer devices than one replica takes: then a replica's devices are written."""
-    supervised = config.algorithm.objective.choice in ("sft", "dpo")
-    return supervised and 0 < arithmetic.train_devices(config) < arithmetic.devices_per_replica(config.train.engine)
+def rolls_out(config: Config) -> bool:
+    """Whether a run generates responses."""
+    return config.algorithm.objective.choice not in ("sft", "dpo")
+
+
+def least_devices(config: Config) -> int:
+    """The fewest devices that are written for a role: those of one replica, if only training uses them."""
+    return 1 if rolls_out(config) else arithmetic.devices_per_replica(config.train.engine)
+
+
+def devices_for(config: Config, role: str) -> tuple[int, ...]:
+    """The devices that a config has for a role: as listed, else those of the policy, else all."""
+    placement, total = config.placement, arithmetic.devices(config)
+    if placement.layout == "explicit":
+        found = [placement.roles[name].devices for name in (role, "policy") if name in placement.roles]
+        return next((devices for devices in found if devices), tuple(range(total)))
+    if placement.layout == "split":
+        first = max(total - arithmetic.rollout_devices(config), min(1, total - 1))
+        trained = trained_devices(config)
+        policy = trained if 0 < trained < first else first or total
+        return tuple(range(first, total)) if role == "rollout" else tuple(range(policy))
+    return tuple(range(total))
+
+
+def lacks_devices(config: Config, role: str = "policy") -> bool:
+    """Whether a role has fewer devices than must be written for it."""
+    return len(devices_for(config, role)) < least_devices(config)
 
 
 def ranks(view: Writing, section: str = "train") -> int:
