@@ -524,8 +524,8 @@ class Reader:
             effective = left or bucket in (Bucket.MAPPED, Bucket.DERIVED)
             inside = (leaf[:-1],) if bucket is not Bucket.DEAD else ()
             for key in (*((leaf,) if effective else ()), *inside) if leaf not in self.resolved.missing else ():
-                takes_number = self._takes_number(key) and dotted(key) not in refused
-                if takes_number and _is_no_number(find(self.resolved.values, key)):
+                is_none = _is_no_number(find(self.resolved.values, key))
+                if is_none and self._takes_number(key) and dotted(key) not in refused:
                     self.findings.append(self._bad_value(key, TypeError()))
                     refused.add(dotted(key))
 
