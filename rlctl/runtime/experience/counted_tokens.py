@@ -85,7 +85,12 @@ class CountedResponses(CountedTokens):
         self._starts = self.lengths.cumsum(0) - self.lengths
 
     def read(self, column: str) -> Tensor:
-        raise AssertionError("what all tokens of a response share depends on no column")
+        """No column is read.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError
 
     def write(self, column: str, values: Tensor) -> None:
         """Set a column of every sample from [N]; 0 where no token is counted."""

@@ -36,7 +36,7 @@ class StoredArrays:
             except ray.exceptions.RayError as error:
                 raise RunError(
                     said("responses of this step are lost: {error}", error=str(error).partition("\n")[0]),
-                    hint="start the run again: it continues from its last checkpoint",
+                    hint="resume the run: it continues from its last checkpoint",
                 ) from error
         return self._arrays
 
