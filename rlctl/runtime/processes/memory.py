@@ -1,7 +1,7 @@
 """Memory that a worker on a CPU frees: malloc keeps it for the next tensor, instead of giving pages back and fetching new ones.
 
 A step frees and allocates the same sizes thousands of times; new pages took a sixth of an optimizer step. The bounds are those
-that glibc comes to itself when blocks of 32 MiB have been freed. Between steps a worker keeps 256 MiB at most. Other C libraries
+that glibc comes to itself when blocks of 32 MiB have been freed. Between steps a worker keeps 512 MiB at most. Other C libraries
 are left alone.
 """
 
@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 MIB = 2**20
-KEPT = 256 * MIB
+KEPT = 512 * MIB
 """Free memory that a worker keeps while others work."""
 TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8
 """Options of ``mallopt``, by malloc.h."""
