@@ -1,13 +1,14 @@
 """The controller's own share of a step: the real loop, roles and groups, with workers that answer at once.
 
-    python benchmarks/controller.py --prompts 256 --steps 5 --ray      # 1,024 workers, 2,048 responses of 128 to 1,024 tokens
+    python benchmarks/controller.py --prompts 256 --steps 20 --ray     # 1,024 workers, 2,048 responses of 128 to 1,024 tokens
     python benchmarks/controller.py --workers 2 --prompts 32 --tokens 64
 
 Everything that a run does between its workers happens: prompts, requests, responses, texts, rewards, samples, advantages, shares,
 calls by way of other workers, metrics, the event log. What crosses to a worker is packed and unpacked with Ray's own serializer.
-What a worker does is not counted: unpacking its arguments, relaying them to others, making its answer, packing it. Handles on
-actors and values are stand-ins, so what Ray does with a call is not in it. ``--ray`` measures that on this machine with actors
-that do nothing, whose arguments and answers are of the mean sizes of this run, and counts it for every call.
+What a worker does is not counted: unpacking its arguments, relaying them to others, making its answer, packing it, nor what it
+leaves in the object store for other workers. Handles on actors and values are stand-ins, so what Ray does with a call is not in
+it. ``--ray`` measures that on this machine with actors that do nothing, whose arguments, answers and handles are of the mean
+sizes of this run, and counts it for every call.
 
 The share is of a step of the same batch on the GPUs that the workers stand for, as ``rlctl plan`` estimates it for a 7B model
 on H100s: the longest response decoded token by token at 60 % of memory bandwidth, and log-prob passes and updates at 40 % of
