@@ -56,7 +56,7 @@ def write_batches(folder: Path, out: IO[bytes]) -> None:
     """Write what the log of a run holds now.
 
     Raises:
-        OSError: the log cannot be read, or nobody reads what is written.
+        OSError: the log cannot be read, or the reader has ended.
     """
     view = RunView(folder)
     while (batch := view.read()).bytes:

@@ -1,4 +1,4 @@
-"""Statements of which nobody knows whether they are run, because only running the script decides a condition.
+"""Statements that may run or not: only running the script decides their condition.
 
 What they set is not known from there on. A trainer that such a statement starts, or a loop that it leaves, is an error.
 """
@@ -28,13 +28,13 @@ _ENDS = frozenset(
 
 
 class Undecided:
-    """Notes in a state what nobody knows."""
+    """Notes in a state which variables and functions are unknown."""
 
     def __init__(self, state: State) -> None:
         self.state = state
 
     def branches(self, script: Script, condition: Any, branches: Sequence[Any]) -> None:
-        """Nobody knows whether these are run: what they set is not known."""
+        """Branches that may run or not: what they set is unknown."""
         shown = " ".join(script.text(condition).split("\n")[0].split())[:60]
         why = said("it depends on '{shown}', which only running the script can decide", shown=shown)
         for branch in branches:

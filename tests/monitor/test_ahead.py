@@ -82,7 +82,7 @@ def test_a_process_that_is_killed_ends_its_batches(run: Path, monkeypatch: pytes
         assert len(list(batches)) < RunView(run).log.size // CHUNK
     with reading_ahead(run):
         pass
-    assert started[1].returncode == -signal.SIGKILL, "nothing is left of one that nobody reads"
+    assert started[1].returncode == -signal.SIGKILL, "a process whose reader has ended is gone"
 
 
 def test_without_another_process_there_are_no_batches(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

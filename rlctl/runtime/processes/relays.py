@@ -71,7 +71,7 @@ class Stored(Protocol):
     """Arguments with arrays that stay in the object store until a relay fetches them."""
 
     def on_the_way(self) -> tuple[Filled, list[Any]]:
-        """As they cross to a relay, and Ray's handles on the arrays, which travel beside."""
+        """As they cross to a relay, and Ray's handles on the arrays, which are further arguments of the call."""
         ...
 
 
@@ -149,7 +149,7 @@ class Errand:
     """The host's method: ``call`` or ``keep``."""
     method: str
     arguments: Any
-    """``Given``; ``Filled`` if arrays of them travel beside."""
+    """``Given``; ``Filled`` if arrays of them are further arguments of the call."""
     join: Callable[[list[Any]], Any] | None
     """Makes one value of those of neighbours, in order."""
     limit: float
@@ -323,7 +323,7 @@ class Relay:
 
 
 def filled(errand: Errand, arrays: Sequence[Any]) -> Errand:
-    """The errand with the arrays that travelled beside."""
+    """The errand with the arrays that came with it."""
     given = errand.arguments
     return replace(errand, arguments=given.filled(arrays)) if isinstance(given, Filled) else errand
 

@@ -247,7 +247,7 @@ class StoredShares(Sequence[tuple[Any, ...]]):
         return StoredShares(self._stored, self._split[part], arguments, made, own[part], members.start)
 
     def on_the_way(self) -> tuple[StoredPiece, list[Any]]:
-        """As they cross to a relay, and Ray's handles on the arrays that must travel beside."""
+        """As they cross to a relay, and Ray's handles on the arrays that must be sent along."""
         rows, stored = self._stored.table.rows(self._stored.rows[list(chain.from_iterable(self._split))])
         piece = StoredPiece(self._start, list(map(len, self._split)), rows, *self._further)
         return piece, [each.handle for each in stored]
@@ -265,7 +265,7 @@ class StoredPiece:
     own: Sequence[Any]
 
     def filled(self, given: Sequence[Arrays]) -> _Piece:
-        """With the numbers, from the arrays that travelled beside."""
+        """With the numbers, from the arrays that were sent along."""
         names, arrays = self.rows.laid(given)
         laid = _Laid(self.rows.lengths, names, None, arrays)
         return _Piece(self.start, self.counts, laid, self.arguments, self.made, self.own)

@@ -45,7 +45,7 @@ class Table:
         self.counted = np.array(counted)
         """bool [S]: whether the loss counts the response."""
         self.columns: dict[str, Column] = {}
-        """Beside the engine's log-probs."""
+        """In addition to the engine's log-probs."""
         self.left = False
         """Whether a row has turned plain: the samples are no longer what the table says."""
         self.lengths = np.array(list(map(len, self.prompts)))[self.prompt] + self.responses[:, 2]
@@ -58,7 +58,7 @@ class Table:
         return self.stored.index(stored)
 
     def rows(self, chosen: Sequence[int] | np.ndarray) -> tuple[Rows, list[StoredArrays]]:
-        """Some samples as they cross to a relay, and what must travel beside."""
+        """Some samples as they cross to a relay, and the arrays that must be sent along."""
         index = np.array(chosen, np.int64)
         responses = self.responses[index]
         columns = {name: each if isinstance(each, str) else each[index] for name, each in self.columns.items()}
@@ -83,7 +83,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Samples as they cross to a relay; as in ``Table``, with places in what travels beside."""
+    """Samples as they cross to a relay; as in ``Table``, with places in the arrays that are sent along."""
 
     prompt_ids: np.ndarray
     """int32, the different prompts end to end."""

@@ -43,19 +43,18 @@ class Head:
         Return None, now and from now on, where the model changes its logits after this layer (``chunks``).
         """
 
-        beside: list[
-            Tensor
-        ] = []  # stacked with log-probs, entropy would have a gradient of zeros where no loss reads it
+        # Stacked with log-probs, entropy would have a gradient of zeros if no loss reads it.
+        entropies: list[Tensor] = []
 
         def read(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
             drawn, entropy = log_probs_of_hidden(
                 hidden, weight, bias, targets, temperature=temperature, with_entropy=with_entropy
             )
-            beside.append(entropy)
+            entropies.append(entropy)
             return drawn
 
         found = self._read_through(inputs, select, read)
-        return None if found is None else (found, beside[0])
+        return None if found is None else (found, entropies[0])
 
     def statistics(
         self, inputs: dict[str, Any], select: Tensor, targets: Tensor, names: Sequence[str], *, temperature: float

@@ -72,7 +72,7 @@ class RewardItem:
             truncated=response.finish_reason == "length",
             group=group,
             conversation=response.messages,
-            turn_rewards=tuple(turn.reward for turn in turns) if turns else (),
+            turn_rewards=tuple(turn.reward for turn in turns),
             info=response.info,
             stop=response.stop,
             own=response.reward,

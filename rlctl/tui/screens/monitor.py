@@ -207,7 +207,7 @@ class MonitorScreen(RunActions):
         self.post_message(self.Looked())
 
     def _read_first(self, ahead: Iterable[tuple[EventLog, Batch]]) -> None:
-        """Read all that is there, which nobody looks at yet: what another process has read ahead, then the rest."""
+        """Read the log so far, before the app shows it: what another process has read ahead, then the rest."""
         told = time.monotonic()
         for log, batch in chain(ahead, self._read_rest()):
             self._whole.log = log

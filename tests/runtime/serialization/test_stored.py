@@ -20,6 +20,7 @@ from rlctl.common.errors import RunError
 from rlctl.config import config_from
 from rlctl.runtime.experience.samples import RolloutGroup, samples_of
 from rlctl.runtime.experience.shaping import Shaping
+from rlctl.runtime.processes import calls
 from rlctl.runtime.processes.group import RayGroup, RetryPolicy, spawn
 from rlctl.runtime.processes.stored import StoredArrays
 from rlctl.runtime.rewards.routing import Score
@@ -305,12 +306,16 @@ def chain(cluster: None, tmp_path: Path) -> Iterator[Callable[[], RayGroup]]:
         group.close()
 
 
-def test_a_step_goes_from_workers_to_workers_past_the_controller(chain: Callable[[], RayGroup]) -> None:
-    group = chain()
+def test_a_step_goes_from_workers_to_workers_past_the_controller(
+    chain: Callable[[], RayGroup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group, copied = chain(), list[Any]()
+    monkeypatch.setattr(calls, "copy_here", copied.append)
     found = group.joined(Engine.generate, {0: ([0],), 1: ([1, 2],)}, joined_groups, leave=stored_of)
     samples = samples_of(answered(found), train_on_cut_prompts=True)
     stored = stored_rows(samples)
     assert stored is not None
+    assert copied == [each.handle for each in stored.table.stored], "they outlive the machine that made them"
     split = [[0, 5], [3], [8, 2]]
     values = group.joined(Engine.measure, scattered(samples, split), joined_values, leave=stored_of)
     assert isinstance(values, StoredValues)
