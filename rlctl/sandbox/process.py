@@ -283,7 +283,7 @@ class Process:
             used += usage.memory_of_sockets(self._first) + usage.memory_of_terminals(f"{root}/dev/pts")
         if used > most or self._ran_out():
             self._stop("memory")
-        elif threads - 1 > self._limits.processes + 1:
+        elif len(threads) > (most_threads := self._limits.processes + 2) and usage.running(threads) > most_threads:
             self._stop("processes")
 
     def _ran_out(self) -> bool:

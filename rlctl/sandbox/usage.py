@@ -20,20 +20,31 @@ _TERMINAL_BYTES = 2 * (640 << 10)
 """What a pseudo-terminal holds in its two directions at most."""
 
 
-def tree(pid: int) -> tuple[list[int], int]:
-    """Return a process and all its descendants, and how many threads they have. Processes that end meanwhile are skipped."""
-    found, waiting, threads = [], [pid], 0
+def tree(pid: int) -> tuple[list[int], set[int]]:
+    """Return a process and all its descendants, and the ids of their threads. Processes that end meanwhile are skipped.
+
+    A child that gets another parent meanwhile is found once.
+    """
+    found: dict[int, None] = {}
+    waiting, threads = [pid], set[int]()
     while waiting:
         pid = waiting.pop()
+        if pid in found:
+            continue
         try:
             tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - read many times a second
             for task in tasks:
                 waiting += _children(pid, task)
         except OSError:
             continue
-        found.append(pid)
-        threads += len(tasks)
-    return found, threads
+        found[pid] = None
+        threads.update(map(int, tasks))
+    return list(found), threads
+
+
+def running(threads: set[int]) -> int:
+    """Return how many threads of an earlier ``tree`` have not ended: that many ran at the same time, when it returned."""
+    return sum(os.path.exists(f"/proc/{thread}") for thread in threads)  # noqa: PTH110 - read many times a second
 
 
 def _children(pid: int, task: str) -> list[int]:

@@ -31,6 +31,7 @@ from rlctl.sandbox import (
     find_bwrap,
     python_mounts,
     supervise,
+    usage,
 )
 from rlctl.sandbox.process import counts_by_namespace
 from rlctl.sandbox.seccomp import CLONE, CLONE3, MMAP, MOVES, NUMBERS, SETSOCKOPT, SOCKET, SOCKETPAIR, seccomp_filter
@@ -331,6 +332,25 @@ def test_processes_have_a_limit(run: Callable[..., Result]) -> None:
         assert result.stopped == "processes"
     if result.stdout.strip():
         assert int(result.stdout) <= 42
+
+
+@needs_sandbox
+def test_threads_that_end_while_they_are_counted_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_process = range(1 << 22, (1 << 22) + 100)  # Linux gives no ids from 2^22 on
+    monkeypatch.setattr(usage, "tree", lambda pid: ([pid], {pid, *no_process}))
+    assert sandbox.run(*bash("sleep 0.2", processes=40)) == Result(0)
+
+
+def test_a_child_that_changes_its_parent_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    monkeypatch.setattr(usage, "_children", lambda pid, _task: [child.pid, child.pid] if pid == os.getpid() else [])
+    pids, threads = usage.tree(os.getpid())
+    child.kill()
+    assert sorted(pids) == sorted([os.getpid(), child.pid])
+    assert child.pid in threads
+    assert usage.running({child.pid}) == 1  # until it is waited for
+    child.wait()
+    assert usage.running({child.pid}) == 0
 
 
 @needs_sandbox
