@@ -13,7 +13,7 @@ from rlctl.runtime.processes import placement
 from rlctl.runtime.processes.group import RayGroup
 from rlctl.runtime.serialization import stored_samples
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.soak]  # serialization/test_stored.py tests the parts
 MEASURED = ("time/", "worker/", "memory/", "throughput/")
 
 

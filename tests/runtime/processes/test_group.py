@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import ray
 
@@ -21,7 +20,7 @@ from rlctl.common.errors import Location, RunError
 from rlctl.runtime.processes.calls import Outcome, StopRequested, WorkerFailed, WorkerLost, _death, together
 from rlctl.runtime.processes.group import Host, LocalGroup, RayGroup, RetryPolicy, spawn
 from rlctl.runtime.processes.relays import FAN, Errand, Links, Own, Relay, RelayOrder, Same, branches, given, levels
-from tests.waiting import until
+from tests.waiting import has_ended, until
 
 
 class Worker:
@@ -125,19 +124,12 @@ def test_a_failure_crosses_processes_whole() -> None:
     )
 
 
-def is_over(process: int) -> bool:
-    try:
-        return psutil.Process(process).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
 def ends_soon(process: int, seconds: float = 5.0) -> bool:
     """Whether a process ends within some seconds: its connections close a moment before it is gone."""
     deadline = time.monotonic() + seconds
-    while not is_over(process) and time.monotonic() < deadline:
+    while not has_ended(process) and time.monotonic() < deadline:
         time.sleep(0.01)
-    return is_over(process)
+    return has_ended(process)
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +212,7 @@ def test_waiting_ends_when_the_run_is_asked_to(workers: Callable[..., RayGroup])
 @pytest.mark.ray
 def test_a_worker_that_ends_when_the_run_is_asked_to_is_not_lost(workers: Callable[..., RayGroup]) -> None:
     processes: list[int] = []
-    group = workers("policy-0", "policy-1", stop=lambda: any(map(is_over, processes)))
+    group = workers("policy-0", "policy-1", stop=lambda: any(map(has_ended, processes)))
     group.build(Worker, [(0,), (1,)]).wait()
     processes += group.processes()
     with pytest.raises(StopRequested):
@@ -261,7 +253,7 @@ def test_a_worker_that_hangs_is_told_from_one_that_is_busy(workers: Callable[...
         group.each(Worker.sleep_or_hang, [(False,), (True,)])
     assert 4.0 <= time.monotonic() - began < 15.0
     group.close()
-    until(lambda: is_over(stopped), "a process that is stopped is ended too")
+    until(lambda: has_ended(stopped), "a process that is stopped is ended too")
 
 
 def test_workers_are_spread_over_a_few_branches_whose_calls_are_few() -> None:

@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 
 from rlctl.runtime.processes.process_group import end_group, status_of
+from tests.waiting import has_ended, until
 
 
 def child(code: str) -> subprocess.Popen[bytes]:
@@ -21,16 +21,13 @@ def child(code: str) -> subprocess.Popen[bytes]:
 def test_a_child_that_ended_keeps_its_number_until_its_group_is_ended() -> None:
     process = child("import os, subprocess; print(subprocess.Popen(['sleep', '60']).pid, flush=True); os._exit(3)")
     assert process.stdout is not None
-    other = psutil.Process(int(process.stdout.readline()))
+    other = int(process.stdout.readline())
     process.stdout.close()
     assert status_of(process, within=20.0) == 3
     assert psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE
     end_group(process)
     assert process.returncode == 3
-    deadline = time.monotonic() + 20.0
-    while other.is_running() and other.status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline, "what the child left goes on"
-        time.sleep(0.01)
+    until(lambda: has_ended(other), "what the child left goes on")
 
 
 @pytest.mark.parametrize("waited", ["once", "by somebody else"])
@@ -48,7 +45,7 @@ def test_no_signal_goes_to_a_number_that_was_given_back(waited: str, monkeypatch
 
 
 def test_one_that_goes_on_is_ended() -> None:
-    process = child("input()")
+    process = child("import time; time.sleep(600)")
     assert process.stdout is not None
     assert status_of(process) is None
     end_group(process)

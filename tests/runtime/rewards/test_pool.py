@@ -16,7 +16,7 @@ from rlctl.common.errors import RunError
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.rewards.pool import CallPool
 from rlctl.runtime.rewards.scorers import FunctionScorer
-from tests.waiting import until
+from tests.waiting import has_ended, until
 
 CODE = """
 import os, pathlib, signal, subprocess, sys, threading, time
@@ -69,7 +69,7 @@ def calls(*responses: str) -> list[Call]:
 
 
 def descendants() -> set[int]:
-    return {child.pid for child in psutil.Process().children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE}
+    return {child.pid for child in psutil.Process().children(recursive=True) if not has_ended(child.pid)}
 
 
 def test_a_copy_of_its_process_that_comes_back_answers_nothing(scorer: FunctionScorer) -> None:
@@ -106,16 +106,12 @@ def test_a_hanging_call_is_killed_in_time_with_what_it_started(
         stopped = Failure("the call took longer than 1 s and was stopped")
         results = pool.map([*calls("1"), Call("s", kind, str(pid)), *calls("2")])
         assert results == [Outcome(1.0), stopped, Outcome(2.0)]
-        until(lambda: is_gone(int(pid.read_text())), "what it started goes on", seconds=10)
+        until(lambda: has_ended(int(pid.read_text())), "what it started goes on", seconds=10)
         start = time.monotonic()
         assert pool.map([Call("s", kind, str(pid))]) == [stopped]
         assert time.monotonic() - start < 1.0 + 2.0, "in a process that is there already"
     assert descendants() == before
-    until(lambda: is_gone(int(pid.read_text())), "what it started goes on", seconds=10)
-
-
-def is_gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    until(lambda: has_ended(int(pid.read_text())), "what it started goes on", seconds=10)
 
 
 def test_every_call_has_the_whole_limit(tmp_path: Path) -> None:
@@ -186,12 +182,12 @@ def test_a_daemon_that_a_reward_started_ends_with_it(scorer: FunctionScorer, end
     with CallPool(scorer, processes=1, timeout=10) as pool:
         assert pool.map([Call("s", "daemon", str(pid))]) == [Outcome(1.0)]
         until(lambda: pid.exists() and pid.read_text(), "the daemon does not run")
-        assert not is_gone(int(pid.read_text()))
+        assert not has_ended(int(pid.read_text()))
         if end == "killed":
             psutil.Process(pool.pids[0]).kill()
-            until(lambda: is_gone(int(pid.read_text())), "the daemon lives on")
+            until(lambda: has_ended(int(pid.read_text())), "the daemon lives on")
     until(
-        lambda: is_gone(int(pid.read_text())), "the daemon outlives the pool"
+        lambda: has_ended(int(pid.read_text())), "the daemon outlives the pool"
     )  # a killed process may take a moment to end
 
 
@@ -267,4 +263,4 @@ def test_children_die_with_a_killed_parent(scorer: FunctionScorer, tmp_path: Pat
     parent.kill()
     parent.wait()
     _, alive = psutil.wait_procs([child, *family], timeout=5)
-    assert not [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    assert not [process for process in alive if not has_ended(process.pid)]
