@@ -283,8 +283,13 @@ class Process:
             used += usage.memory_of_sockets(self._first) + usage.memory_of_terminals(f"{root}/dev/pts")
         if used > most or self._ran_out():
             self._stop("memory")
-        elif len(threads) > (most_threads := self._limits.processes + 2) and usage.running(threads) > most_threads:
+        elif self._too_many(threads):
             self._stop("processes")
+
+    def _too_many(self, threads: set[int]) -> bool:
+        """Whether more threads than allowed run at the same time: a walk also finds some that end before others start."""
+        most = self._limits.processes + 2
+        return len(threads) > most and usage.running(threads) > most
 
     def _ran_out(self) -> bool:
         return self._group is not None and self._group.ran_out

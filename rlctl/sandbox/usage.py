@@ -21,15 +21,11 @@ _TERMINAL_BYTES = 2 * (640 << 10)
 
 
 def tree(pid: int) -> tuple[list[int], set[int]]:
-    """Return a process and all its descendants, and the ids of their threads. Processes that end meanwhile are skipped.
-
-    A child that gets another parent meanwhile is found once.
-    """
-    found: dict[int, None] = {}
-    waiting, threads = [pid], set[int]()
+    """Return a process and all its descendants, and the ids of their threads. Processes that end meanwhile are skipped."""
+    found, waiting, threads = [], [pid], set[int]()
     while waiting:
         pid = waiting.pop()
-        if pid in found:
+        if pid in threads:  # it got another parent meanwhile
             continue
         try:
             tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - read many times a second
@@ -37,13 +33,13 @@ def tree(pid: int) -> tuple[list[int], set[int]]:
                 waiting += _children(pid, task)
         except OSError:
             continue
-        found[pid] = None
+        found.append(pid)
         threads.update(map(int, tasks))
-    return list(found), threads
+    return found, threads
 
 
 def running(threads: set[int]) -> int:
-    """Return how many threads of an earlier ``tree`` have not ended: that many ran at the same time, when it returned."""
+    """Return how many threads of an earlier ``tree`` have not ended: that many ran at the same time, when ``tree`` returned."""
     return sum(os.path.exists(f"/proc/{thread}") for thread in threads)  # noqa: PTH110 - read many times a second
 
 

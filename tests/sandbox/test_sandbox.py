@@ -335,6 +335,14 @@ def test_processes_have_a_limit(run: Callable[..., Result]) -> None:
 
 
 @needs_sandbox
+def test_processes_have_a_limit_that_the_kernel_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlctl.sandbox.process.counts_by_namespace", lambda: False)
+    many = "for i in $(seq {}); do sleep 20 & done; sleep {}"
+    assert sandbox.run(*bash(many.format(60, 20), processes=40)).stopped == "processes"
+    assert sandbox.run(*bash(many.format(30, 0.2), processes=40)) == Result(0)
+
+
+@needs_sandbox
 def test_threads_that_end_while_they_are_counted_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     no_process = range(1 << 22, (1 << 22) + 100)  # Linux gives no ids from 2^22 on
     monkeypatch.setattr(usage, "tree", lambda pid: ([pid], {pid, *no_process}))
