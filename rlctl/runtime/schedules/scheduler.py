@@ -63,6 +63,10 @@ class _Asked:
     attempts: int = 1
 
 
+_MOST_ENTRIES = 8
+"""An engine's entries in the heap, on average, before those that no longer hold are dropped."""
+
+
 class _Load:
     """Responses under way in each engine, and which engine has the fewest: of several, the first."""
 
@@ -74,6 +78,9 @@ class _Load:
     def add(self, engine: int, responses: int) -> None:
         self._of[engine] += responses
         heapq.heappush(self._heap, (self._of[engine], engine))
+        if len(self._heap) > _MOST_ENTRIES * len(self._of):
+            self._heap = [(load, number) for number, load in enumerate(self._of)]
+            heapq.heapify(self._heap)
 
     def least(self) -> int:
         """The engine with the fewest."""

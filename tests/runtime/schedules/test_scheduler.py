@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
 
 from rlctl.common.errors import RunError
 from rlctl.runtime.schedules.draws import Draws
+from rlctl.runtime.schedules.scheduler import _Load
 
 from .simulated import Engines, Simulation, configured, stream
 
@@ -241,3 +243,19 @@ class Counting(dict[int, Any]):
     def __iter__(self) -> Any:
         self.looks += len(self)
         return super().__iter__()
+
+
+def test_what_is_known_of_the_engines_does_not_grow_with_the_responses() -> None:
+    load, lots = _Load(3), random.Random(1)
+    under_way = [0, 0, 0]
+    for _ in range(2000):
+        assert load.least() == under_way.index(min(under_way)), "of several, the first"
+        engine = lots.choice([load.least(), lots.randrange(3)])
+        change = 1 if not under_way[engine] or lots.random() < 0.5 else -1
+        under_way[engine] += change
+        load.add(engine, change)
+    assert len(load._heap) < 30
+    for _ in range(2000):  # an engine that stays at the front hides what is behind it
+        load.add(2, 1)
+        load.add(2, -1)
+    assert len(load._heap) < 30
