@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Condition
 from typing import Any
@@ -106,15 +106,30 @@ class MemoryBuffer:
         self._responses += responses_in(entry.group)
 
     def _made_room(self, entry: _Entry) -> bool:
-        capacity = self._capacity
-        while capacity is not None and self._waiting and self._responses + responses_in(entry.group) > capacity:
-            lowest = self._waiting[-1].priority
-            if lowest > entry.priority:
+        """Let groups of lower or equal priority give way if that makes room for a group; whether it does."""
+        if self._capacity is None:
+            return True
+        missing, giving = self._responses + responses_in(entry.group) - self._capacity, []
+        for place in self._from_the_lowest():
+            if missing <= 0:
+                break
+            if self._waiting[place].priority > entry.priority:
                 return False
-            oldest = bisect.bisect_left(self._waiting, (-lowest, -1), key=lambda each: each.place)
-            self._responses -= responses_in(self._waiting.pop(oldest).group)
+            missing -= responses_in(self._waiting[place].group)
+            giving.append(place)
+        for place in sorted(giving, reverse=True):
+            self._responses -= responses_in(self._waiting.pop(place).group)
             self._dropped += 1
         return True
+
+    def _from_the_lowest(self) -> Iterator[int]:
+        """The places of the groups that wait: the lowest priority first, and of equals the oldest."""
+        end = len(self._waiting)
+        while end:
+            lowest = self._waiting[end - 1].priority
+            first = bisect.bisect_left(self._waiting, (-lowest, -1), key=lambda each: each.place)
+            yield from range(first, end)
+            end = first
 
     def take(self, count: int, *, oldest_version: int = 0) -> list[RolloutGroup]:
         began = time.monotonic()

@@ -147,16 +147,21 @@ class SqlBuffer:
     def _made_room(
         self, connection: sa.Connection, size: int, priority: float, capacity: int, now: float
     ) -> tuple[bool, int]:
-        """Let groups of lower or equal priority give way: whether there is room then, or the new one has to, and how many did."""
-        gone = 0
-        order = sa.select(GROUPS.c.id, GROUPS.c.priority).where(*self._of(GROUPS, GROUPS.c.available_at <= now))
-        while (held := self._waiting(connection))[0] and held[1] + size > capacity:
-            lowest = connection.execute(order.order_by(GROUPS.c.priority, GROUPS.c.id).limit(1)).first()
-            if lowest is None or lowest.priority > priority:
-                return False, gone
-            connection.execute(sa.update(GROUPS).where(GROUPS.c.id == lowest.id).values(available_at=None))
-            gone += 1
-        return True, gone
+        """Let groups of lower or equal priority give way if that makes room: whether it does, and how many did."""
+        missing, giving = self._waiting(connection)[1] + size - capacity, []
+        free = sa.select(GROUPS.c.id, GROUPS.c.priority, GROUPS.c.responses).where(
+            *self._of(GROUPS, GROUPS.c.available_at <= now)
+        )
+        for row in connection.execute(free.order_by(GROUPS.c.priority, GROUPS.c.id)) if missing > 0 else ():
+            if missing <= 0:
+                break
+            if row.priority > priority:
+                return False, 0
+            missing -= row.responses
+            giving.append(row.id)
+        if giving:
+            connection.execute(sa.update(GROUPS).where(GROUPS.c.id.in_(giving)).values(available_at=None))
+        return True, len(giving)
 
     def end_writing(self) -> None:
         self._join(writes=True)

@@ -160,6 +160,16 @@ def test_a_full_replay_gives_up_its_lowest_and_its_oldest_of_equals() -> None:
     assert buffer.statistics().dropped == 2
 
 
+def test_no_group_gives_way_to_one_that_does_not_fit_even_then() -> None:
+    buffer, _ = replaying(capacity=6)
+    buffer.put([group(0, version=5), group(1, version=1), group(2, version=1)])
+    buffer.put([group(3, version=2, n=5)])
+    assert buffer.statistics().waiting == 6
+    assert buffer.statistics().dropped == 1, "the new one"
+    buffer.put([group(4, version=2, n=4)])
+    assert indices(buffer.take(2)) == [0, 4]
+
+
 def test_a_group_is_used_as_often_as_the_rule_allows() -> None:
     buffer, now = replaying("decay_limit_randomization", use_count_limit=2, cooldown=1)
     buffer.put([group(0)])

@@ -199,6 +199,18 @@ def test_a_replay_that_is_full_gives_up_its_lowest(database: str, label: str) ->
     assert buffer.take(9) == [], "one use is the limit"
 
 
+def test_no_group_gives_way_to_one_that_does_not_fit_even_then(database: str, label: str) -> None:
+    reuse = Reuse(RULES["decay_limit_randomization"], {"use_count_limit": 1}, 0.0)
+    buffer = member(database, label, "both", reuse=reuse, capacity=6)
+    buffer.put([group(0, version=5), group(1, version=1), group(2, version=1)])
+    buffer.put([group(3, version=2, n=5)])
+    assert buffer.statistics().waiting == 6
+    assert buffer.statistics().dropped == 1, "the new one"
+    buffer.put([group(4, version=2, n=4)])
+    buffer.end_writing()
+    assert indices(buffer.take(9)) == [0, 4]
+
+
 def process(url: str, label: str, name: str, does: str, size: int, told: Path) -> None:
     """What one process does: write so many groups, or take so many at a time; hold them, or acknowledge until the end."""
     buffer = SqlBuffer(url, label, name, lease=1.0 if does == "hold" else 60.0, read_timeout=60)
