@@ -393,7 +393,8 @@ class RewardShaping:
     normalize: Normalization = Normalization()
     """Normalize rewards by their statistics."""
     normalize_per_domain: bool = False
-    """Keep every statistic, and the KL coefficient, separately per tag, or per source if there are no tags (ROLL)."""
+    """Keep every statistic separately per tag, or per source if there are no tags (ROLL). An adaptive KL coefficient
+    moves once a step, by the KL of all responses; ROLL moves it after each domain, in the order of the batch."""
     whiten: bool = False
     """Whiten token rewards over the batch."""
     overlong_penalty: OverlongPenalty | None = None

@@ -244,6 +244,8 @@ class Shaping:
                 metrics["advantage/left_out_share"] = 1 - _mean(sifted.float())
             if found.returns is not None:
                 returns[tokens] = found.returns
+        if "reward/kl" in metrics:  # once a step: the order of domains changes nothing
+            self.controller.update(metrics["reward/kl"], len(packed.lengths))
         trained = trained & sifted
         weights = self._weighted(weights, packed, answered)
         if self._has_critic:
@@ -353,7 +355,7 @@ class Shaping:
         corrected: Mapping[str, Tensor],
         metrics: dict[str, float],
     ) -> Advantages:
-        """Of the tokens of one domain; moves what lasts. [N of the domain]."""
+        """Of the tokens of one domain; moves its statistics. [N of the domain]."""
         algorithm = self.spec.algorithm
         shaping, chosen = algorithm.reward_shaping, algorithm.advantage
         tokens, lengths = packed.tokens_of(indices), packed.lengths[indices]
@@ -498,7 +500,7 @@ class Shaping:
     def _reward_kl(
         self, packed: CountedTokens, tokens: Tensor | slice, lengths: Tensor, metrics: dict[str, float]
     ) -> Tensor | None:
-        """The coefficient times the KL to the reference, [N]; None where the reward has none. Moves the coefficient."""
+        """The coefficient times the KL to the reference, [N]; None where the reward has none. Adds the KL to the metrics."""
         chosen = self.spec.algorithm.kl_in_reward
         if chosen is None or chosen.coefficient == 0:
             return None
@@ -508,7 +510,6 @@ class Shaping:
             old, reference = packed.read("old_log_probs")[tokens], packed.read("reference_log_probs")[tokens]
             values = kl.estimate(chosen.estimator, old, reference)
         coefficient, current = self.controller.coefficient, kl.mean_over_responses(values, lengths)
-        self.controller.update(current, len(lengths))
         share = len(lengths) / len(packed.lengths)
         metrics["reward/kl"] = metrics.get("reward/kl", 0.0) + share * current
         metrics.setdefault("reward/kl_coefficient", coefficient)
