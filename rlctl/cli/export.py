@@ -9,6 +9,7 @@ import typer
 
 from rlctl.cli import arguments, diagnostics, output
 from rlctl.cli.runs import RUNS, Folder, Name
+from rlctl.common.errors import ExitCode
 from rlctl.common.messages.reasons import said
 
 
@@ -25,7 +26,8 @@ def export(
 ) -> None:
     """Export a checkpoint to Hugging Face format, which Transformers and vLLM load.
 
-    Needs neither GPUs nor Ray; the run may continue meanwhile.
+    Needs neither GPUs nor Ray; the run may continue meanwhile. If the newest checkpoint is damaged, an older one is exported, and
+    the exit code is 3.
 
     [bold]Examples[/bold]
 
@@ -35,7 +37,14 @@ def export(
     """
     from rlctl import runs
 
-    written = runs.export(runs.find(name, folder), stage=stage, step=step, to=to)
+    done = runs.export(runs.find(name, folder), stage=stage, step=step, to=to)
+    for skipped in done.skipped:
+        diagnostics.note(
+            said("warning: {folder} is damaged; exported the checkpoint of step {step}", folder=skipped, step=done.step)
+        )
     if json:
-        output.data({"folder": str(written)})
-    diagnostics.note(said("weights: {written}", written=written))
+        skipped_folders = [str(each) for each in done.skipped]
+        output.data({"folder": str(done.folder), "step": done.step, "skipped": skipped_folders})
+    diagnostics.note(said("weights: {written}", written=done.folder))
+    if done.skipped:
+        arguments.finish(ExitCode.FINDINGS)

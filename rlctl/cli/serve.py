@@ -103,4 +103,5 @@ def serve(
             collect=collect,
             ready=ready,
             loaded=lambda version: diagnostics.note(said("serving the weights of step {version}", version=version)),
+            warn=lambda message: diagnostics.note(said("warning: {message}", message=message)),
         )

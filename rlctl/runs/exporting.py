@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rlctl.common import packages
@@ -14,7 +14,17 @@ from rlctl.runs.folder import read_config
 from rlctl.runs.inspection import RunInfo
 
 
-def export(run: RunInfo, *, stage: str | None = None, step: int | None = None, to: Path | None = None) -> Path:
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written, and of which checkpoint."""
+
+    folder: Path
+    step: int
+    skipped: list[Path]
+    """Newer checkpoints that are damaged, the oldest first."""
+
+
+def export(run: RunInfo, *, stage: str | None = None, step: int | None = None, to: Path | None = None) -> Exported:
     """Write the weights of a checkpoint as Transformers and vLLM load them; the run may be running.
 
     Args:
@@ -23,21 +33,18 @@ def export(run: RunInfo, *, stage: str | None = None, step: int | None = None, t
         step: None is the newest whole one.
         to: None is ``export/<stage>-step-NNNNNN`` in the run folder.
 
-    Returns:
-        The folder.
-
     Raises:
         RunError: there is no such checkpoint, or it cannot be read or written.
         MissingDependency: the runtime is not installed.
     """
     packages.require({packages.RUNTIME: "exporting weights"})
-    from rlctl.runtime.checkpoints.checkpoint import place_of
+    from rlctl.runtime.checkpoints.checkpoint import newest_step, place_of
     from rlctl.runtime.checkpoints.export import checkpoint_of
     from rlctl.runtime.checkpoints.export import export as write
 
     stages = stages_of(revealed(read_config(run.folder)))
-    chosen = _chosen(stages, stage, [each for each in stages if any(place_of(each, run.folder).glob("step-*"))])
-    saved = checkpoint_of(chosen, run.folder, step)
+    chosen = _chosen(stages, stage, [each for each in stages if newest_step(place_of(each, run.folder)) >= 0])
+    saved, skipped = checkpoint_of(chosen, run.folder, step)
     folder = to or run.folder / "export" / f"{chosen.name}-step-{saved.step:06d}"
     before = stages[: stages.index(chosen)]
     if (
@@ -48,7 +55,7 @@ def export(run: RunInfo, *, stage: str | None = None, step: int | None = None, t
         chosen = replace(chosen, config=replace(from_weights(chosen.config), model=model))
     folder.parent.mkdir(parents=True, exist_ok=True)
     write(chosen, saved, folder)
-    return folder
+    return Exported(folder, saved.step, skipped)
 
 
 def _chosen(stages: list[Stage], name: str | None, with_checkpoints: list[Stage]) -> Stage:

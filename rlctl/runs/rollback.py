@@ -91,12 +91,13 @@ def go_back(config: Config, folder: Path, step: int) -> None:
     Raises:
         RunError: there is no whole checkpoint of that step, or the run cannot go back.
     """
-    from rlctl.runtime.checkpoints.checkpoint import step_of
+    from rlctl.runtime.checkpoints.checkpoint import step_of, verified
 
     found = _under_way(config, folder)
     kept = [] if found is None else _whole(*found)
     newest = kept[0].step if kept else None
-    if found is None or step not in [each.step for each in kept]:
+    chosen = next((each.folder for each in kept if each.step == step), None)
+    if found is None or chosen is None or verified(chosen) is None:
         steps = ", ".join(str(each.step) for each in kept) or "none"
         raise RunError(
             said("there is no complete checkpoint of step {step} to resume from", step=step),

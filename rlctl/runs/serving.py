@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import secrets
 import shutil
@@ -15,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlctl.common import packages
-from rlctl.common.errors import RunError
+from rlctl.common.errors import ExitCode, RunError
 from rlctl.common.messages.reasons import lines_of, said
-from rlctl.config import Config, Stage, config_from, revealed, stages_of
+from rlctl.config import Config, config_from, revealed, stages_of
 from rlctl.planning.support import generating
 from rlctl.runs.folder import read_config
 from rlctl.runs.inspection import RunInfo, find
@@ -91,6 +92,7 @@ def serve(
     collect: bool = False,
     ready: Callable[[Address], None],
     loaded: Callable[[int], None],
+    warn: Callable[[str], None],
 ) -> None:
     """Serve until SIGINT or SIGTERM.
 
@@ -105,6 +107,7 @@ def serve(
             newest weights are served.
         ready: called when requests are answered.
         loaded: called with the step of newer weights.
+        warn: called with what is not as the user may expect.
 
     Raises:
         RunError: the weights cannot be loaded, or the address cannot be used.
@@ -126,7 +129,7 @@ def serve(
         )
     with tempfile.TemporaryDirectory(prefix="rlctl-serve-") as made:
         buffer = _buffer_of(config, Path(made)) if collect else None
-        source = _Source(served.run, served.step, Path(made)) if served.run is not None else None
+        source = _Source(served.run, served.step, Path(made), warn) if served.run is not None else None
         first = source.first() if source is not None else None
         service = Service(
             engine=rollout_spec(config, engine, str(first.folder) if first is not None else config.model.path, device),
@@ -182,21 +185,21 @@ def _newest_in(buffer: SharedBuffer) -> Callable[[int], Weights | None]:
 class _Source:
     """Weights of a run's checkpoints, exported to a folder one after the other."""
 
-    def __init__(self, run: RunInfo, step: int | None, folder: Path) -> None:
-        self._run, self._step, self._folder = run, step, folder
-        self._last: tuple[int, int] | None = None
-        """Stage and step of the weights exported last."""
+    def __init__(self, run: RunInfo, step: int | None, folder: Path, warn: Callable[[str], None]) -> None:
+        self._run, self._step, self._folder, self._warn = run, step, folder, warn
+        self._seen: tuple[int, int] = (-1, -1)
+        """Stage and step of the newest checkpoint, whole or not, when weights were exported last."""
+        self._exported: tuple[int, int] | None = None
+        """Of those weights."""
         self._made: list[Path] = []
 
     def first(self) -> Weights | None:
         """The weights to start with; None if the run has no checkpoint yet.
 
         Raises:
-            RunError: there is no checkpoint of that step.
+            RunError: there is no checkpoint of that step, or all are damaged.
         """
-        if self._step is not None:
-            return self._export(None, self._step)
-        return self.newer(0)
+        return self._export("--step", str(self._step)) if self._step is not None else self.newer(0)
 
     def newer(self, version: int) -> Weights | None:
         """The newest weights, if they are newer than those exported last.
@@ -204,45 +207,45 @@ class _Source:
         Raises:
             RunError: they cannot be exported.
         """
-        found = self._newest()
-        if found is None or (self._last is not None and found[0] <= self._last):
-            return None
-        (number, step), stage = found
-        weights = self._export(stage.name, step)
-        self._last = number, step
-        return weights
-
-    def _newest(self) -> tuple[tuple[int, int], Stage] | None:
-        from rlctl.runtime.checkpoints.checkpoint import newest_here, place_of
+        from rlctl.runtime.checkpoints.checkpoint import newest_step, place_of
 
         stages = stages_of(revealed(read_config(self._run.folder)))
-        for number, stage in reversed(list(enumerate(stages))):
-            saved = newest_here(place_of(stage, self._run.folder))
-            if saved is not None:
-                return (number, saved.step), stage
-        return None
+        steps = [newest_step(place_of(stage, self._run.folder)) for stage in stages]
+        number = max((place for place, step in enumerate(steps) if step >= 0), default=-1)
+        if number < 0 or (number, steps[number]) <= self._seen:
+            return None
+        weights = self._export("--stage", stages[number].name)
+        self._seen, before = (number, steps[number]), self._exported
+        self._exported = (number, weights.version)
+        return weights if before is None or before < self._exported else None
 
-    def _export(self, stage: str | None, step: int) -> Weights:
+    def _export(self, *which: str) -> Weights:
         """In a process of its own, since exporting sets up torch's process group."""
         from rlctl.runtime.serving.serve import Weights
 
-        to = self._folder / f"{stage or 'stage'}-step-{step:06d}"
-        chosen = ["--stage", stage] if stage is not None else []
-        where = [str(self._run.folder.resolve()), "--step", str(step), "--to", str(to), *chosen]
+        to = self._folder / f"weights-{len(self._made)}"
+        where = [str(self._run.folder.resolve()), "--to", str(to), *which, "--json"]
         done = subprocess.run(
             [sys.executable, "-m", "rlctl", "export", *where], capture_output=True, text=True, check=False
         )
-        if done.returncode:
+        if done.returncode not in (ExitCode.OK, ExitCode.FINDINGS):
             raise RunError(
                 lines_of(
                     [done.stderr.strip()],
-                    said("the weights of step {step} of {name} cannot be exported:", step=step, name=self._run.name),
+                    said("the weights of {name} cannot be exported:", name=self._run.name),
+                )
+            )
+        exported = json.loads(done.stdout)
+        for skipped in exported["skipped"]:
+            self._warn(
+                said(
+                    "{folder} is damaged; serving the checkpoint of step {step}", folder=skipped, step=exported["step"]
                 )
             )
         self._made.append(to)
         for old in self._made[:-2]:  # the last but one may still be read
             shutil.rmtree(old, ignore_errors=True)
-        return Weights(to, step)
+        return Weights(to, exported["step"])
 
 
 def of_config(config: Config) -> Served:

@@ -220,8 +220,6 @@ class StageRun:
         if chosen.resume == "never":
             return None
         saved = self.checkpoints.newest()
-        for folder in self.checkpoints.damaged():
-            self.events.advise(said("{folder} is incomplete; skipped", folder=folder), "it can be deleted")
         if saved is None and chosen.resume == "path" and chosen.resume_path is not None:
             path = Path(chosen.resume_path).expanduser()
             saved = verified(path)
@@ -230,6 +228,10 @@ class StageRun:
                     said("{path} is not a complete checkpoint", path=path),
                     hint="set checkpoint.resume_path to a folder step-NNNNNN of a run's checkpoints",
                 )
+        resumed = said("resuming from step {step}", step=saved.step) if saved else "starting from the first step"
+        for folder in self.checkpoints.damaged():
+            message = said("{folder} is damaged or incomplete; {resumed}", folder=folder, resumed=resumed)
+            self.events.advise(message, "it can be deleted")
         return saved
 
     def remaining_steps(self) -> Iterator[int]:

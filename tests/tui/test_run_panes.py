@@ -318,9 +318,9 @@ def test_events_show_syncs_as_one_line_when_something_follows(run: Path) -> None
 
 def test_events_are_told_in_the_language_of_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rlctl.tui.panes.events.LANGUAGE", "zh")
-    message = said("{folder} is incomplete; skipped", folder="step-3")
+    message = said("{folder} is damaged or incomplete; {resumed}", folder="step-3", resumed="resuming from step 2")
     line = event_line({"time": 0, "kind": "advisory", "message": message, "hint": "it can be deleted"})
-    assert line[10:].startswith("advisory       message=step-3 不完整")
+    assert line[10:].startswith("advisory       message=step-3 已损坏或不完整")
     assert "hint=可以删除" in line
 
 

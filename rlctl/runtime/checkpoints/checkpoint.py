@@ -300,6 +300,11 @@ def read_checkpoint(folder: Path) -> Saved | None:
     return Saved(folder, int(controller["step"]), controller)
 
 
+def newest_step(place: Path) -> int:
+    """The step of the newest checkpoint in a stage's folder, whole or not; -1 if there is none."""
+    return max((step_of(folder.name) for folder in place.glob("step-*")), default=-1)
+
+
 def newest_here(place: Path) -> Saved | None:
     """The newest checkpoint in a stage's folder that has all of its files, whose content is not read."""
     folders = sorted(place.glob("step-*"), key=lambda folder: step_of(folder.name), reverse=True)

@@ -13,8 +13,8 @@ from rlctl.runtime.checkpoints.checkpoint import Checkpoints, Saved, place_of, s
 from rlctl.runtime.remote.checkpoints import copies_of
 
 
-def checkpoint_of(stage: Stage, folder: Path, step: int | None) -> Saved:
-    """The checkpoint of a step, or the newest that is whole.
+def checkpoint_of(stage: Stage, folder: Path, step: int | None) -> tuple[Saved, list[Path]]:
+    """The checkpoint of a step, or the newest that is whole; with it, the newer ones that are damaged.
 
     Args:
         stage: whose it is.
@@ -25,18 +25,18 @@ def checkpoint_of(stage: Stage, folder: Path, step: int | None) -> Saved:
         RunError: there is none.
     """
     place = place_of(stage, folder)
-    if step is None:
-        saved = Checkpoints(place, keep_last=None, copies=copies_of(stage, folder)).newest()
-    else:
-        saved = verified(place / f"step-{step:06d}")
+    checkpoints = Checkpoints(place, keep_last=None, copies=copies_of(stage, folder))
+    saved = checkpoints.newest() if step is None else verified(place / f"step-{step:06d}")
     if saved is not None:
-        return saved
+        damaged = checkpoints.damaged() if step is None else []
+        return saved, [path for path in damaged if step_of(path.name) > saved.step]
     steps = sorted(step_of(path.name) for path in place.glob("step-*"))
     have = ", ".join(str(each) for each in steps if each >= 0)
     which = "whole checkpoint" if step is None else said("complete checkpoint of step {step}", step=step)
+    found = said("there are steps {have}", have=have) if step else said("those of steps {have} are damaged", have=have)
     raise RunError(
         said("stage {name} of {folder_name} has no {which}", name=stage.name, folder_name=folder.name, which=which),
-        hint=said("there are steps {have}", have=have) if have else "",
+        hint=found if have else "",
     )
 
 

@@ -183,7 +183,7 @@ def test_the_weights_of_a_run_are_those_of_its_checkpoints(task: Any, tmp_path: 
     served = serving.served_by("demo", tmp_path)
     assert served is not None
     assert served.run is not None
-    source = serving._Source(served.run, None, tmp_path)
+    source = serving._Source(served.run, None, tmp_path, print)
     first = source.first()
     assert first is not None
     assert first.version == 2
@@ -194,6 +194,6 @@ def test_the_weights_of_a_run_are_those_of_its_checkpoints(task: Any, tmp_path: 
     one = serving.served_by(str(served.run.folder / "checkpoints/main/step-000001"), tmp_path)
     assert one is not None
     assert (one.name, one.step) == ("demo", 1)
-    with pytest.raises(RunError, match=r"step 7 of demo cannot be exported:\n.*no complete checkpoint of step 7"):
-        serving._Source(find("demo", tmp_path), 7, tmp_path).first()
+    with pytest.raises(RunError, match=r"weights of demo cannot be exported:\n.*no complete checkpoint of step 7"):
+        serving._Source(find("demo", tmp_path), 7, tmp_path, print).first()
     assert serving.served_by("a-config.yaml", tmp_path) is None

@@ -88,7 +88,7 @@ def test_a_run_moves_and_goes_on_as_it_would_have(first: str, second: str, task:
 
     before = config("before", first, task.folder / "model")
     assert launch_here(before).status == "finished"
-    exported = runs.export(runs.inspect(runs.folder_of(before)))
+    exported = runs.export(runs.inspect(runs.folder_of(before))).folder
     moved, stayed = config("moved", second, exported), config("stayed", first, exported)
     for each in (moved, stayed):
         result = launch_here(each)
