@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from rlctl.common.errors import DocumentError, Location
 from rlctl.common.messages.reasons import said
-from rlctl.shell.patterns import as_regex, from_extended, is_costly, is_extended
+from rlctl.shell.patterns import as_regex, from_extended, is_costly, is_unread
 from rlctl.shell.state import State
 from rlctl.shell.syntax import Script
 from rlctl.shell.text import Text, hidden, literal, plain, problem, unknown_items
-from rlctl.shell.words import Words
+from rlctl.shell.words import Words, end_of_part
 
 Status = bool | None
 """Whether a command succeeds; None where only running it could tell."""
@@ -20,7 +21,12 @@ _REPEATS = re.compile(r"[+*{]")
 _NESTED = re.compile(r"\)[+*{]")
 _MAX_REPEATS = 3
 _MAX_SUBJECT = 400
+_UNARY = re.compile(r"-[a-zA-Z]")
+_BLANK = re.compile(r"(?:\s|\\\n)+")
+_PATTERNS = ("=", "==", "!=", "=~")
+_ENDS = ("", "&&", "||", ")")
 _NUMBERS = {"-eq": "==", "-ne": "!=", "-lt": "<", "-le": "<=", "-gt": ">", "-ge": ">="}
+_BINARY = frozenset({*_PATTERNS, *_NUMBERS, "<", ">", "-nt", "-ot", "-ef"})
 
 
 class Conditions:
@@ -31,23 +37,12 @@ class Conditions:
         self.expand = words
 
     def test(self, script: Script, node: Any) -> Status:
-        """A condition in brackets."""
-        inside = [child for child in node.children[1:-1] if child.is_named or child.type == "!"]
-        double = script.text(node.children[0]) == "[["
-        if not double:
-            source = script.between(node.children[0].end_byte, node.children[-1].start_byte)
-            return self.words(self._split(source, script.at(node)), script.at(node))
-        status: Status = True
-        for child in inside:
-            status = self._expression(script, child)
-        return status
-
-    def _split(self, source: str, at: Location) -> list[Text]:
-        """The words of a condition in single brackets."""
-        found: list[Text] = []
-        for word in _raw_words(source):
-            found += self.expand.fields(word, at)
-        return found
+        """A condition in brackets, read from its text: the grammar takes words such as ``*"a"*`` apart."""
+        opening, at = node.children[0], script.at(node)
+        source = script.between(opening.end_byte, node.children[-1].start_byte)
+        if script.text(opening) == "[[":
+            return self._expression(_Parser(source, at).whole())
+        return self.words([word for text in _raw_words(source, at) for word in self.expand.fields(text, at)], at)
 
     def words(self, words: list[Text], at: Location) -> Status:
         """A condition as ``test`` takes it."""
@@ -76,40 +71,33 @@ class Conditions:
             )
         raise DocumentError(said("rlctl does not evaluate the condition '{names}'", names=" ".join(texts)[:60]), at=at)
 
-    def _expression(self, script: Script, node: Any) -> Status:
-        at = script.at(node)
-        if node.type == "parenthesized_expression":
-            return self._expression(script, node.children[1])
-        if node.type == "unary_expression":
-            operator, operand = node.children[0], node.children[-1]
-            if script.text(operator) == "!":
-                status = self._expression(script, operand)
-                return None if status is None else not status
-            name = script.text(operand)
-            value = self.expand.text(name, at)
-            return None if problem(value) is not None else self._unary(script.text(operator), value)
-        if node.type == "binary_expression":
-            left, operator, right = node.children[0], script.text(node.children[1]), node.children[-1]
-            if operator in ("&&", "||"):
-                return self._joined(script, left, operator, right)
-            subject = self.expand.text(script.text(left), at)
-            is_pattern = operator in ("=", "==", "!=", "=~")
-            value = (
-                self.expand.pattern(script.text(right), at) if is_pattern else self.expand.text(script.text(right), at)
-            )
-            if problem(subject) or problem(value) or _tells_of_secret(subject, value):
-                return None
-            if operator == "=~":
-                return self._search(plain(subject), plain(value), at)
-            return self._compare(plain(subject), operator, plain(value), pattern=is_pattern, at=at)
-        value = self.expand.text(script.text(node), at)
-        return None if problem(value) is not None else bool(plain(value))
-
-    def _joined(self, script: Script, left: Any, operator: str, right: Any) -> Status:
-        first = self._expression(script, left)
-        if first is (operator == "||"):
+    def _expression(self, tree: _Tree) -> Status:
+        if isinstance(tree, _Term):
+            return self._term(tree)
+        if tree.sign == "!":
+            status = self._expression(tree.parts[0])
+            return None if status is None else not status
+        first = self._expression(tree.parts[0])
+        if first is (tree.sign == "||"):
             return first
-        return _both(first, self._expression(script, right), neutral=operator == "&&")
+        return _both(first, self._expression(tree.parts[1]), neutral=tree.sign == "&&")
+
+    def _term(self, term: _Term) -> Status:
+        """``-n word``, ``word == pattern`` or a word alone, in ``[[ ]]``."""
+        if not term.operator:
+            value = self.expand.text(term.right, term.at)
+            return None if problem(value) is not None else bool(plain(value))
+        if not term.left:
+            value = self.expand.text(term.right, term.at)
+            return None if problem(value) is not None else self._unary(term.operator, value)
+        subject = self.expand.text(term.left, term.at)
+        is_pattern = term.operator in _PATTERNS
+        value = self.expand.pattern(term.right, term.at) if is_pattern else self.expand.text(term.right, term.at)
+        if problem(subject) or problem(value) or _tells_of_secret(subject, value):
+            return None
+        if term.operator == "=~":
+            return self._search(plain(subject), plain(value), term.at)
+        return self._compare(plain(subject), term.operator, plain(value), pattern=is_pattern, at=term.at)
 
     def _unary(self, operator: str, value: Text) -> Status:
         if operator == "-n":
@@ -137,10 +125,10 @@ class Conditions:
         )
 
     def _compare(self, left: str, operator: str, right: str, *, pattern: bool, at: Location) -> Status:
-        if pattern and (is_costly(left, right) or is_extended(right)):
+        if pattern and (is_costly(left, right) or is_unread(right)):
             return None
         if operator in ("=", "==", "!="):
-            same = re.fullmatch(as_regex(right), left, re.DOTALL) is not None if pattern else left == right
+            same = re.fullmatch(as_regex(right, groups=True), left, re.DOTALL) is not None if pattern else left == right
             return same is (operator != "!=")
         if operator in _NUMBERS:
             numbers = [self.expand.arithmetic(text, at) for text in (left, right)]
@@ -184,28 +172,120 @@ def _both(left: Status, right: Status, *, neutral: bool) -> Status:
     return None if left is None or right is None else neutral
 
 
-def _raw_words(source: str) -> list[str]:
+def _raw_words(source: str, at: Location) -> list[str]:
     """Words as they are written, quotes and expansions whole."""
     found: list[str] = []
-    current, depth, quote, position = "", 0, "", 0
+    position = 0
     while position < len(source):
-        character = source[position]
-        if character == "\\":
-            current += source[position : position + 2]
-            position += 2
-            continue
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "\"'":
-            quote = character
-        elif character in "({":
-            depth += 1
-        elif character in ")}":
-            depth -= 1
-        if character.isspace() and not quote and not depth:
-            found += [current] if current else []
-            current = ""
-        else:
-            current += character
+        start = position
+        while position < len(source) and not source[position].isspace():
+            end = end_of_part(source, position, at)
+            position = end if end > position else position + 1
+        found += [source[start:position]] if position > start else []
         position += 1
-    return [*found, current] if current else found
+    return found
+
+
+@dataclass(frozen=True)
+class _Term:
+    """One test of ``[[ ]]``: a word alone, or an operator with one or two words."""
+
+    left: str
+    operator: str
+    right: str
+    at: Location
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """Tests under ``!``, ``&&`` or ``||``."""
+
+    sign: str
+    parts: tuple[_Tree, ...]
+
+
+_Tree = _Term | _Joined
+
+
+class _Parser:
+    """What is in ``[[ ]]``: words up to blanks and the signs of bash, in a pattern also those in brackets."""
+
+    def __init__(self, source: str, at: Location) -> None:
+        self.source = source
+        self.at = at
+        self.position = 0
+
+    def whole(self) -> _Tree:
+        tree = self._level("||", "&&")
+        if self._sign():
+            raise self._unreadable()
+        return tree
+
+    def _level(self, sign: str, tighter: str = "") -> _Tree:
+        tree = self._level(tighter) if tighter else self._single()
+        while self._sign() == sign:
+            self.position += len(sign)
+            tree = _Joined(sign, (tree, self._level(tighter) if tighter else self._single()))
+        return tree
+
+    def _single(self) -> _Tree:
+        sign = self._sign()
+        if sign == "(":
+            self.position += 1
+            tree = self._level("||", "&&")
+            if self._sign() != ")":
+                raise self._unreadable()
+            self.position += 1
+            return tree
+        at = self._place()
+        first = self._word()
+        if first == "!":
+            return _Joined("!", (self._single(),))
+        if _UNARY.fullmatch(first) and self._sign() not in _ENDS:
+            return _Term("", first, self._word(), at)
+        if self._sign() in _ENDS:
+            return _Term("", "", first, at)
+        operator = self._sign() if self._sign() in ("<", ">") else self._word()
+        self.position += len(operator) if operator in ("<", ">") else 0
+        if operator not in _BINARY:
+            raise self._unreadable()
+        return _Term(first, operator, self._word(operator), at)
+
+    def _place(self) -> Location:
+        return Location(self.at.file, self.at.line + self.source.count("\n", 0, self.position))
+
+    def _sign(self) -> str:
+        """The sign that comes next: empty at the end, ``word`` before a word."""
+        if (blank := _BLANK.match(self.source, self.position)) is not None:
+            self.position = blank.end()
+        rest = self.source[self.position : self.position + 2]
+        return rest if rest in ("&&", "||") else "word" if rest[:1] not in ("", *"()<>") else rest[:1]
+
+    def _word(self, operator: str = "") -> str:
+        """The next word; what is in brackets belongs to a regular expression, and to a pattern after ``@`` and its like."""
+        starts_in_brackets = operator == "=~" and self._sign() == "("
+        if self._sign() != "word" and not starts_in_brackets:
+            raise self._unreadable()
+        start, depth = self.position, 0
+        while self.position < len(self.source):
+            character = self.source[self.position]
+            end = end_of_part(self.source, self.position, self.at)
+            before = self.source[self.position - 1] if self.position > start else ""
+            if end > self.position:
+                self.position = end
+                continue
+            if character == "(" and (depth or operator == "=~" or (operator in _PATTERNS and before in tuple("@?*+!"))):
+                depth += 1
+            elif character == ")" and depth:
+                depth -= 1
+            elif not depth and (character.isspace() or character in "()<>&" or self._is_or(operator)):
+                break
+            self.position += 1
+        return self.source[start : self.position]
+
+    def _is_or(self, operator: str) -> bool:
+        return self.source[self.position] == "|" and operator != "=~"
+
+    def _unreadable(self) -> DocumentError:
+        shown = " ".join(self.source.split())[:60]
+        return DocumentError(said("rlctl does not evaluate the condition '{names}'", names=shown), at=self.at)

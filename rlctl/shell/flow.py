@@ -15,11 +15,12 @@ from rlctl.common.messages.reasons import said
 from rlctl.shell.arithmetic import assigned
 from rlctl.shell.assignments import HINT, word_sources
 from rlctl.shell.conditions import Status
-from rlctl.shell.patterns import as_regex, is_costly, is_extended
+from rlctl.shell.patterns import as_regex, is_costly
 from rlctl.shell.statements import End, Return, Statements
 from rlctl.shell.syntax import Script
 from rlctl.shell.text import hidden, plain, problem, unknown
 from rlctl.shell.undecided import only_ends
+from rlctl.shell.words import alternatives
 
 _MAX_TURNS = 1_000
 
@@ -59,9 +60,9 @@ class Flow(Statements):
             return None
         for item in items:
             end = next(index for index, child in enumerate(item.children) if child.type == ")")
-            patterns = [child for child in item.children[:end] if child.type not in ("(", "|")]
-            globs = [self.words.pattern(script.text(pattern), script.at(pattern)) for pattern in patterns]
-            if any(hidden(glob) or is_extended(plain(glob)) for glob in globs):
+            source = script.between(item.start_byte, item.children[end].start_byte)
+            globs = [self.words.pattern(text, script.at(item)) for text in alternatives(source, script.at(item))]
+            if any(hidden(glob) for glob in globs):
                 self.undecided.branches(script, node.child_by_field_name("value"), items)
                 return None
             if any(_matches(plain(subject), plain(glob), script.at(item)) for glob in globs):

@@ -6,7 +6,7 @@ import re
 
 _MAX_MATCH = 10**8
 _SPECIAL = re.compile(r"[\\*?\[\](){}.^$+|!@&-]")
-_EXTENDED = re.compile(r"(?<!\\)[@*+?!]\(")
+_GROUP = re.compile(r"(?<!\\)([@*+?!])\(")
 _CLASSES = {
     "alpha": "a-zA-Z",
     "digit": "0-9",
@@ -29,9 +29,25 @@ def escaped(text: str) -> str:
     return _SPECIAL.sub(r"\\\g<0>", text)
 
 
-def is_extended(glob: str) -> bool:
-    """Whether a pattern has a group such as ``@(a|b)``, which is not read here."""
-    return _EXTENDED.search(glob) is not None
+def is_unread(glob: str) -> bool:
+    """Whether a pattern has a group that is not read: ``!(a)``, or one that may repeat others or ``*``."""
+    for match in _GROUP.finditer(glob):
+        inside = glob[match.end() : _group_end(glob, match.end())]
+        if match[1] == "!" or (match[1] in "*+" and re.search(r"[*(]", inside)):
+            return True
+    return False
+
+
+def _group_end(glob: str, position: int) -> int:
+    """Where the group ends whose inside begins at a place."""
+    depth = 1
+    while position < len(glob):
+        position += glob[position] == "\\"
+        depth += {"(": 1, ")": -1}.get(glob[position : position + 1], 0)
+        if not depth:
+            return position
+        position += 1
+    return len(glob)
 
 
 def is_costly(text: str, glob: str) -> bool:
@@ -40,13 +56,17 @@ def is_costly(text: str, glob: str) -> bool:
     return cost > _MAX_MATCH
 
 
-def as_regex(glob: str, *, greedy: bool = True) -> str:
-    """A shell pattern as a regular expression."""
+def as_regex(glob: str, *, greedy: bool = True, groups: bool = False) -> str:
+    """A shell pattern as a regular expression; with ``groups``, one that may have groups such as ``@(a|b)``."""
     found = ""
     position = 0
     while position < len(glob):
         character = glob[position]
-        if character == "*":
+        if groups and (group := _GROUP.match(glob, position)) is not None:
+            position = _group_end(glob, group.end())
+            inside = "|".join(as_regex(each, groups=True) for each in _alternatives(glob[group.end() : position]))
+            found += f"(?:{inside}){group[1].replace('@', '')}"
+        elif character == "*":
             found += ".*" if greedy else ".*?"
         elif character == "?":
             found += "."
@@ -61,6 +81,19 @@ def as_regex(glob: str, *, greedy: bool = True) -> str:
             found += re.escape(character)
         position += 1
     return found
+
+
+def _alternatives(inside: str) -> list[str]:
+    """What is between the signs ``|`` of a group, those of groups in it aside."""
+    found, start, position = [], 0, 0
+    while position < len(inside):
+        if inside[position] == "|":
+            found.append(inside[start:position])
+            start = position + 1
+        elif (group := _GROUP.match(inside, position)) is not None:
+            position = _group_end(inside, group.end())
+        position += 1 + (inside[position : position + 1] == "\\")
+    return [*found, inside[start:]]
 
 
 def from_extended(source: str) -> str | None:
@@ -95,25 +128,35 @@ def _bracket(source: str, start: int, *, escapes: bool) -> tuple[str, int] | Non
     position = start + 1
     negated = source[position : position + 1] in ("!", "^") if escapes else source.startswith("^", position)
     position += negated
-    inside = ""
+    first, items = position, list[str]()
     while position < len(source):
-        character = source[position]
-        if character == "]" and inside:
-            return f"[{'^' * negated}{inside}]", position + 1
+        if source[position] == "]" and position > first:
+            inside = "".join(items)
+            return f"[{'^' * negated}{inside}]" if inside else "." if negated else "(?!)", position + 1
         if source.startswith("[:", position) and (end := source.find(":]", position)) > 0:
-            name = source[position + 2 : end]
-            if name not in _CLASSES:
+            if (name := source[position + 2 : end]) not in _CLASSES:
                 return None
-            inside += _CLASSES[name]
+            items.append(_CLASSES[name])
             position = end + 2
             continue
-        if character == "\\" and escapes and position + 1 < len(source):
-            position += 1
-            inside += re.escape(source[position])
-        else:
-            inside += character if character == "-" or character.isalnum() else re.escape(character)
-        position += 1
+        if source.startswith(("[.", "[="), position):
+            return None
+        low, position = _in_brackets(source, position, escapes=escapes)
+        if source[position : position + 1] != "-" or source[position + 1 : position + 2] in ("", "]"):
+            items.append(re.escape(low))
+            continue
+        high, position = _in_brackets(source, position + 1, escapes=escapes)
+        if low <= high:
+            items.append(f"{re.escape(low)}-{re.escape(high)}")
+        elif not escapes:
+            return None
     return None
+
+
+def _in_brackets(source: str, position: int, *, escapes: bool) -> tuple[str, int]:
+    """The character at a place in ``[...]``, and where the next one is."""
+    position += escapes and source[position] == "\\" and position + 1 < len(source)
+    return source[position], position + 1
 
 
 def cut(text: str, sign: str, glob: str, by: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -11,6 +12,7 @@ from typing import Any
 
 from rlctl.common.errors import DocumentError, Location
 from rlctl.common.messages.reasons import said
+from rlctl.shell.words import end_of_part
 
 _INSIDE_WORD = re.compile(rb"(?<=[^\s\\])\\\n(?=[^\s#])")
 _CONTINUED_BY_NOTHING = re.compile(rb"(?<=\s)\\(?=\s*\Z)")
@@ -18,6 +20,10 @@ _BROKEN_LINE = re.compile(rb"(?<=\s)\\[ \t]+(?=(?:#[^\n]*)?\n[ \t]*\S)")
 _SAME_LINE = re.compile(rb"(?:[ \t]|\\\n)*")
 _COMMENT = re.compile(rb"(^|\s)#")
 _COMMENT_IN_COMMAND = re.compile(rb"(?<=\s)`#[^`\n]*`(?=\s|\\\n|\Z)")
+_TEST = re.compile(r"(?<![^\s;&|(!])\[\[\s+(?=\S)")
+_TEST_END = re.compile(r"\s+\]\](?=[\s;&|)]|\Z)")
+_CASE = re.compile(r"(?<=[\s;])(?:in|;;)\s+\(?(?!esac\b)(?=\S)")
+_CASE_END = re.compile(r"\)")
 _QUOTED = frozenset({"string", "raw_string", "ansi_c_string", "heredoc_body"})
 
 
@@ -52,11 +58,12 @@ def parse(text: str, name: str, first_line: int = 1) -> Script:
     data = _without_comments_in_commands(text.replace("\r\n", "\n").encode("utf-8", "replace"))
     masked = _masked(data)
     tree = _parser().parse(masked)
-    if (
-        tree.root_node.has_error
-        and not (without := _parser().parse(bare := _without_defaults(masked))).root_node.has_error
-    ):
-        masked, tree = bare, without
+    for simpler in (_without_tests, _without_defaults):
+        if not tree.root_node.has_error:
+            break
+        bare = simpler(masked)
+        if bare != masked and (simpler is _without_tests or not _parser().parse(bare).root_node.has_error):
+            masked, tree = bare, _parser().parse(bare)
     while (whole := _with_torn_words(tree.root_node, masked)) != masked:
         masked = whole
         tree = _parser().parse(masked)
@@ -143,6 +150,30 @@ def _masked(data: bytes) -> bytes:
             found[start + 1 : end] = b"x" * (end - start - 1)
         position = max(end, start + 3)
     return bytes(found)
+
+
+def _without_tests(data: bytes) -> bytes:
+    """The script with plain letters in each ``[[ ]]`` and before the ``)`` of ``case``: the grammar reads not every pattern."""
+    found = bytearray(data)
+    text = data.decode("latin-1")
+    for pattern, end in ((_TEST, _TEST_END), (_CASE, _CASE_END)):
+        for match in pattern.finditer(text):
+            stop = _stop(text, match.end(), end)
+            if stop is not None:
+                found[match.end() : stop] = re.sub(rb"[^\n]", b"x", data[match.end() : stop])
+    return bytes(found)
+
+
+def _stop(text: str, position: int, end: re.Pattern[str]) -> int | None:
+    """Where an end stands outside of quotes and expansions."""
+    nowhere = Location("")
+    with suppress(DocumentError):
+        while position < len(text) and text[position] != "\n":
+            if end.match(text, position):
+                return position
+            after = end_of_part(text, position, nowhere)
+            position = after if after > position else position + 1
+    return None
 
 
 def _without_defaults(data: bytes) -> bytes:

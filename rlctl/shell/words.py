@@ -633,20 +633,45 @@ def _protected(part: _Part) -> _Part:
     return replace(part, text=escaped(part.text), symbol="") if isinstance(part, Piece) else part
 
 
+def end_of_part(source: str, position: int, at: Location) -> int:
+    """Where the quoted text or the expansion ends that starts at a place; the place itself if none does."""
+    if source[position] == "\\":
+        return min(position + 2, len(source))
+    if source.startswith("$'", position):
+        end = re.compile(r"(?:\\.|[^'\\])*'", re.DOTALL).match(source, position + 2)
+        return len(source) if end is None else end.end()
+    if source[position] == "'":
+        end_of_quote = source.find("'", position + 1)
+        return len(source) if end_of_quote < 0 else end_of_quote + 1
+    if source[position] == '"':
+        return _closing_quote(source, position + 1, at) + 1
+    if source[position] == "`":
+        return _closing_backtick(source, position + 1, at) + 1
+    if source.startswith(("$(", "${"), position):
+        return _closing(source, position + 1, at) + 1
+    return position
+
+
 def _split_slash(word: str, at: Location, start: int) -> tuple[str, str]:
     """The pattern and the replacement of ``${x/pattern/replacement}``: the first slash outside of quotes parts them."""
     position = start
     while position < len(word) and word[position] != "/":
-        if word[position] == "\\":
-            position += 1
-        elif word[position] == "'":
-            position = max(word.find("'", position + 1), position)
-        elif word[position] == '"':
-            position = _closing_quote(word, position + 1, at)
-        elif word.startswith(("$(", "${"), position):
-            position = _closing(word, position + 1, at)
-        position += 1
+        end = end_of_part(word, position, at)
+        position = end if end > position else position + 1
     return word[:position], word[position + 1 :]
+
+
+def alternatives(source: str, at: Location) -> list[str]:
+    """The patterns before the ``)`` of ``case``, which stand between signs ``|`` outside of quotes."""
+    found, position, start = [], 0, 0
+    source = source.strip().removeprefix("(")
+    while position < len(source):
+        end = end_of_part(source, position, at)
+        if source[position] == "|":
+            found.append(source[start:position].strip())
+            start = position + 1
+        position = end if end > position else position + 1
+    return [*found, source[start:].strip()]
 
 
 def _refers_to_match(replacement: str, by: str) -> bool:
