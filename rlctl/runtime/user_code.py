@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.util
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -83,6 +86,45 @@ def _module_of(path: str, where: str) -> ModuleType:
             hint="relative paths start at the working folder",
         )
     return import_file(file, prefix="rlctl_agent", what=f"{file}, of {where},")
+
+
+def encodable(text: str) -> str:
+    """Text with lone surrogates replaced, which no tokenizer and no file takes."""
+    return text.encode("utf-8", "replace").decode()
+
+
+class Escaped(Exception):
+    """Code of the user's raised something that would end the thread or the asyncio loop that calls it, such as SystemExit."""
+
+    def __init__(self, raised: BaseException) -> None:
+        super().__init__(last_lines(raised))
+        self.cause = type(raised).__name__
+        self.text = f"{self.cause}: {raised}"
+
+
+@contextmanager
+def contained() -> Iterator[None]:
+    """Within, what code of the user's raises is an Exception, except the cancellation of this task.
+
+    Raises:
+        Escaped: it raised something else.
+    """
+    try:
+        yield
+    except (asyncio.CancelledError, GeneratorExit) as error:
+        if isinstance(error, GeneratorExit) or _is_being_cancelled():
+            raise
+        raise Escaped(error) from error
+    except (SystemExit, KeyboardInterrupt, StopIteration, StopAsyncIteration) as error:
+        raise Escaped(error) from error
+
+
+def _is_being_cancelled() -> bool:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # in a thread
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 def last_lines(error: BaseException) -> str:

@@ -152,6 +152,11 @@ class Process:
         if not self._pipes:
             self.close()
 
+    def forget_output(self) -> None:
+        """Drop what it wrote: the limit of output counts from here. For a program that serves one request after another."""
+        for written in self._written.values():
+            written.clear()
+
     # Starting
 
     def _start(self, command: Sequence[str], stdin: bytes, pass_fds: Sequence[int]) -> None:

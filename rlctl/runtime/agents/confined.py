@@ -1,7 +1,9 @@
 """Python tools in the sandbox: the model writes their arguments.
 
 A function has sandboxes that each serve one call at a time and are used again; every call runs in a fork there. An object of a
-class has its own sandbox for its trajectory. A sandbox in which a call was given up, or that passed a limit, is ended.
+class has its own sandbox for its trajectory. Requests and answers have numbers. A sandbox is used again only after an answer to
+its last request, of which nothing is left: one in which a call was given up, that passed a limit, or that wrote anything else is
+ended.
 """
 
 from __future__ import annotations
@@ -19,11 +21,12 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from rlctl import sandbox
-from rlctl.common.errors import RunError, SandboxUnavailable
+from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
 from rlctl.runtime.agents import confined_child
 from rlctl.runtime.user_code import PACKAGE
@@ -31,8 +34,8 @@ from rlctl.runtime.user_code import PACKAGE
 AT_ONCE = 16
 """Sandboxes of one function."""
 STARTING_SECONDS = 60.0
-LINE_BYTES = 16 << 20
-"""The longest answer."""
+LINE_BYTES = 1 << 16
+"""The longest line before an answer."""
 FOREVER = 30 * 86400.0
 """The tool's own time limit ends a call long before."""
 _TEXT = Path(confined_child.__file__).read_text()
@@ -84,6 +87,10 @@ def code_of(path: str, name: str, mode: str, memory_mib: int) -> Code:
     return Code(path, name, mode, memory_mib, copy)
 
 
+class Raised(Exception):
+    """What a tool raised: the name of its type, and its text."""
+
+
 class Sandboxed:
     """A sandbox with a tool's code."""
 
@@ -91,10 +98,13 @@ class Sandboxed:
         self._code = code
         self._ours, self._theirs = socket.socketpair()
         self._wake, self._stop = os.pipe2(os.O_CLOEXEC)
+        self._process: sandbox.Process | None = None
         self._result: sandbox.Result | None = None
-        self._error: SandboxUnavailable | None = None
+        self._error: Exception | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
+        self._numbers = count()
+        self._asking = False
         self._ended = threading.Event()
         # The kernel ends a sandbox with the thread that started it.
         self._thread = threading.Thread(target=self._watch, name="confined-tool", daemon=True)
@@ -106,6 +116,7 @@ class Sandboxed:
         try:
             with sandbox.Process(command, self._code.profile(), bwrap=sandbox.find_bwrap(), pass_fds=(fd,)) as process:
                 self._theirs.close()
+                self._process = process
                 while process.result is None:
                     poll = select.poll()
                     for each in (*process.descriptors, self._wake):
@@ -115,7 +126,7 @@ class Sandboxed:
                         break
                     process.step(ready)
             self._result = process.result
-        except SandboxUnavailable as error:
+        except Exception as error:  # noqa: BLE001 - it is raised where the sandbox is asked
             self._error = error
         finally:
             self._theirs.close()
@@ -129,25 +140,28 @@ class Sandboxed:
             RunError: it cannot be imported in the sandbox.
             SandboxUnavailable: there is no sandbox here.
         """
-        self._reader, self._writer = await asyncio.open_connection(sock=self._ours, limit=LINE_BYTES)
         try:
+            self._reader, self._writer = await asyncio.open_connection(sock=self._ours, limit=LINE_BYTES)
             async with asyncio.timeout(STARTING_SECONDS):
-                await self._answer()
-        except (OSError, TimeoutError, EOFError) as error:
-            why = await asyncio.to_thread(self._why)
+                await self._answer(next(self._numbers))
+        except (OSError, TimeoutError, EOFError, _Garbled) as error:
             raise RunError(
                 said(
                     "the tool {path}:{name} cannot be imported in the sandbox: {why}",
                     path=self._code.path,
                     name=self._code.name,
-                    why=why,
+                    why=await self._why(),
                 ),
                 hint="set trusted: true for a tool that needs the network or other files",
             ) from error
+        except BaseException:
+            self.close()
+            raise
 
-    def _why(self) -> str:
+    async def _why(self) -> str:
+        """Why it ended; it is ended if it has not."""
         self.close()
-        self._ended.wait(STARTING_SECONDS)
+        await asyncio.to_thread(self._ended.wait, STARTING_SECONDS)
         if self._error is not None:
             raise self._error
         if self._result is None:
@@ -156,31 +170,52 @@ class Sandboxed:
         return f"{self._result.stopped or f'status {self._result.status}'}{': ' + errors[-1] if errors else ''}"
 
     async def ask(self, message: Mapping[str, Any]) -> Any:
-        """Have a call made.
+        """Have a call made. Whatever ends it but an answer ends the sandbox too.
 
         Raises:
-            Exception: what the tool raised, as an exception of the same name.
+            Raised: the tool raised something.
             RuntimeError: the sandbox ended, for example because it passed its limit of memory.
         """
-        assert self._writer is not None
+        assert not self._asking, "a sandbox serves one call at a time"
+        if not self.runs or self._writer is None or self._process is None:
+            raise RuntimeError("the tool's sandbox ended with an earlier call")
+        self._asking, number = True, next(self._numbers)
         try:
-            self._writer.write(json.dumps(message, default=str).encode() + b"\n")
+            self._process.forget_output()
+            self._writer.write(json.dumps({**message, "number": number}, default=str).encode() + b"\n")
             await self._writer.drain()
-            return await self._answer()
+            answer, clean = await self._answer(number)
         except (OSError, EOFError) as error:
-            why = await asyncio.to_thread(self._why)
-            raise RuntimeError(f"the tool's sandbox ended: {why}") from error
+            raise RuntimeError(f"the tool's sandbox ended: {await self._why()}") from error
+        except _Garbled as error:
+            self.close()
+            raise RuntimeError("the tool wrote something else to its sandbox than an answer; it was ended") from error
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._asking = False
+        if not clean:
+            self.close()
+        return _told(answer)
 
-    async def _answer(self) -> Any:
+    async def _answer(self, number: int) -> tuple[bytes, bool]:
+        """The bytes of an answer, and whether nothing is left of its call."""
         assert self._reader is not None
-        line = await self._reader.readline()
+        try:
+            line = await self._reader.readline()
+        except ValueError as error:  # too long
+            raise _Garbled from error
         if not line.endswith(b"\n"):
             raise EOFError
-        told = json.loads(line)
-        if "error" in told:
-            kind, text = told["error"]
-            raise type(kind, (Exception,), {})(text)
-        return tuple(told["tuple"]) if "tuple" in told else told["value"]
+        try:
+            told = json.loads(line)
+            found, size, clean = told["number"], told["size"], told["clean"]
+            if found != number or not 0 <= size <= confined_child.LONGEST:
+                raise _Garbled
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise _Garbled from error
+        return await self._reader.readexactly(size), clean is True
 
     @property
     def runs(self) -> bool:
@@ -199,13 +234,39 @@ class Sandboxed:
             self._ours.close()
 
 
+class _Garbled(Exception):
+    """Something came that is not the answer to the request."""
+
+
+def _told(data: bytes) -> Any:
+    """What a tool returned.
+
+    Raises:
+        Raised: it raised something.
+        RuntimeError: its process wrote something else.
+    """
+    try:
+        told = json.loads(data)
+    except (ValueError, RecursionError):
+        told = None
+    match told:
+        case {"error": [str(kind), str(text)]}:
+            raise Raised(f"{kind}: {text}")
+        case {"tuple": list(values)}:
+            return tuple(values)
+        case {"value": value}:
+            return value
+    raise RuntimeError("the tool's process wrote something else than an answer")
+
+
 class ConfinedFunction:
     """A function; calls it have a sandbox each while they run."""
 
     def __init__(self, code: Code) -> None:
         self._code = code
         self._idle: list[Sandboxed] = []
-        self._gate = asyncio.Semaphore(AT_ONCE)
+        self.gate = asyncio.Semaphore(AT_ONCE)
+        """Held by whoever calls."""
 
     async def call(self, **arguments: Any) -> Any:
         """Call the function.
@@ -213,20 +274,18 @@ class ConfinedFunction:
         Raises:
             Exception: see ``Sandboxed.ask``.
         """
-        async with self._gate:
-            idle = [each for each in self._idle if each.runs]
-            self._idle = idle[1:]
-            used = idle[0] if idle else Sandboxed(self._code)
-            try:
-                if not idle:
-                    await used.start()
-                return await used.ask({"call": arguments})
-            except asyncio.CancelledError:
-                used.close()  # the call may run on
-                raise
-            finally:
-                if used.runs:
-                    self._idle.append(used)
+        idle = self._idle.pop() if self._idle else None
+        if idle is not None and not idle.runs:
+            idle.close()
+            idle = None
+        used = idle or Sandboxed(self._code)
+        try:
+            if idle is None:
+                await used.start()
+            return await used.ask({"call": arguments})
+        finally:
+            if used.runs:
+                self._idle.append(used)
 
     async def close(self) -> None:
         """End all sandboxes."""
@@ -236,7 +295,7 @@ class ConfinedFunction:
 
 
 class ConfinedObject:
-    """An object of a class, in its own sandbox."""
+    """An object of a class, in its own sandbox. Its calls follow one another."""
 
     def __init__(self, code: Code, args: Mapping[str, Any]) -> None:
         self._sandboxed, self._args = Sandboxed(code), args
@@ -258,7 +317,7 @@ class ConfinedObject:
     async def release(self) -> None:
         """End it."""
         try:
-            if self._has and "release" in self._has:
+            if self._has and "release" in self._has and self._sandboxed.runs:
                 await self._sandboxed.ask({"method": "release"})
         finally:
             self._sandboxed.close()

@@ -55,19 +55,22 @@ class Renderer:
             found = self._after_calls(messages, generated[-1])
             if found is not None:
                 return found
-        start = [{"role": "user", "content": "question"}, {"role": "assistant", "content": MARKER}]
+        marker, said_by_others = MARKER, repr((messages, self._tools))
+        while marker in said_by_others:
+            marker += "0"
+        start = [{"role": "user", "content": "question"}, {"role": "assistant", "content": marker}]
         text = self._chat.render([*start, *messages], generate=True, tools=self._tools, where=self._where)
-        if text.count(MARKER) != 1:
+        if text.count(marker) != 1:
             raise RunError(
                 said(
                     "{where}: the chat template renders the content of an assistant message {count} times; expected "
                     "once, so that rlctl can continue after it",
                     where=self._where,
-                    count=text.count(MARKER),
+                    count=text.count(marker),
                 ),
                 hint="set model.chat_template to a template that renders each message once",
             )
-        ids = self._chat.encode([text.partition(MARKER)[2]])[0]
+        ids = self._chat.encode([text.partition(marker)[2]])[0]
         return ids[1:] if ids and generated and generated[-1] == ids[0] else ids
 
     def _after_calls(self, messages: Sequence[Message], last: int) -> list[int] | None:

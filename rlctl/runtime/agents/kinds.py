@@ -27,6 +27,7 @@ from rlctl.runtime.agents.tools import LoadedTool, Toolbox
 from rlctl.runtime.auxiliary import NO_AUXILIARIES, Called, Clients, chosen
 from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.types import Prompt, Request, Response, Sampling
+from rlctl.runtime.user_code import encodable
 
 Ask = Callable[[Request], Awaitable[Response]]
 """Sends a request for one response to an engine."""
@@ -251,7 +252,7 @@ def returned(value: Any) -> dict[str, Any]:
     if value is None:
         return {}
     if isinstance(value, str):
-        return {"text": value}
+        return {"text": encodable(value)}
     if isinstance(value, bool | int | float):
         value = {"reward": value}
     if not isinstance(value, dict) or not value.keys() <= {"reward", "text"}:
@@ -269,7 +270,7 @@ def returned(value: Any) -> dict[str, Any]:
     if value.get("text") is not None:
         if not isinstance(value["text"], str):
             raise ValueError(said("text is {text!r}; expected a string", text=value["text"]))
-        found["text"] = value["text"]
+        found["text"] = encodable(value["text"])
     return found
 
 
@@ -353,11 +354,11 @@ class Tools:
             answers = await box.answer(parsed.calls, row)
             if self.config.credit.tool_rewards == "add":
                 model.recorder.reward(sum(box.rewards[before:]))
+            messages += answers
             inserted = self.chat_of.between(answers, response.token_ids)
             if model.room([*ids, *inserted]) < 1:
                 model.truncated = True
                 return text
-            messages += answers
             ids += inserted
 
     def _had_all_turns(self, model: Model) -> bool:

@@ -10,6 +10,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -23,7 +24,7 @@ from rlctl.runtime.agents.record import Recorder
 from rlctl.runtime.auxiliary import NO_AUXILIARIES, Auxiliaries, Clients
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.types import FinishReason, Prompt, Request, Response
-from rlctl.runtime.user_code import last_lines
+from rlctl.runtime.user_code import contained, last_lines
 
 Key = tuple[int, int]
 """A trajectory: the ticket of its request, and its place in the group."""
@@ -80,8 +81,15 @@ class AgentLoop:
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._waiting: dict[int, asyncio.Future[Response]] = {}
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="agents", daemon=True)
+        self._closing = False
+        self._thread = threading.Thread(target=self._serve, name="agents", daemon=True)
         self._thread.start()
+
+    def _serve(self) -> None:
+        """Run the loop until it is closed. A task of the user's that raises SystemExit ends ``run_forever``."""
+        while not self._closing:
+            with suppress(SystemExit, KeyboardInterrupt):
+                self._loop.run_forever()
 
     def submit(
         self, requests: Mapping[int, Request], answers: Mapping[int, Response], aborted: Collection[int] = ()
@@ -174,7 +182,8 @@ class AgentLoop:
         for attempt in range(attempts):
             model = self._model(agent, index, request, ask)
             try:
-                ended = await agent.run(request.row, model)
+                with contained():
+                    ended = await agent.run(request.row, model)
             except Exception as error:
                 if isinstance(error, RunError) and not hasattr(error, "cause"):
                     raise  # the config is at fault
@@ -206,6 +215,7 @@ class AgentLoop:
         for agent in self._agents.values():
             asyncio.run_coroutine_threadsafe(agent.close(), self._loop).result()
         asyncio.run_coroutine_threadsafe(self._clients.close(), self._loop).result()
+        self._closing = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -24,7 +24,7 @@ import types
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,13 @@ from rlctl.common.errors import RunError, SandboxUnavailable
 from rlctl.common.messages.reasons import said
 from rlctl.common.numbers import is_number
 from rlctl.config.sections.agents import McpTool, PythonTool, Tool, ToolFile, ToolsAgent, TrajectoryAgent
-from rlctl.runtime.agents.confined import ConfinedFunction, ConfinedObject, code_of
+from rlctl.runtime.agents.confined import ConfinedFunction, ConfinedObject, Raised, code_of
 from rlctl.runtime.agents.formats import Schema, ToolCall, Unreadable
 from rlctl.runtime.agents.mcp_tools import offered
 from rlctl.runtime.agents.tool_files import listed_tools
 from rlctl.runtime.data.chat import AgentPrompt
 from rlctl.runtime.types import Prompt
-from rlctl.runtime.user_code import PACKAGE, load_object
+from rlctl.runtime.user_code import PACKAGE, Escaped, contained, encodable, load_object
 
 CUT = "(truncated)"
 
@@ -59,6 +59,10 @@ class LoadedTool:
     """Of a call that succeeds, besides what the code returns."""
     close: Callable[[], Awaitable[None]] | None = None
     """Ends what outlives trajectories; tools of one server share it."""
+    gate: asyncio.Semaphore | None = None
+    """Entered for each call before its time begins."""
+    in_turn: bool = False
+    """Whether calls of an object follow one another."""
 
 
 def load_tools(agent: ToolsAgent) -> list[LoadedTool]:
@@ -137,9 +141,11 @@ def _load(tool: PythonTool, where: str) -> LoadedTool:
     file = tool.path if tool.path.startswith(PACKAGE) else str(Path(tool.path).expanduser().resolve())
     code = code_of(file, tool.name, "class" if is_class else "function", tool.memory_limit_mib)
     if is_class:
-        return LoadedTool(name, schema, lambda **args: ConfinedObject(code, args), tool.args, True, tool.reward)
+        return LoadedTool(
+            name, schema, lambda **args: ConfinedObject(code, args), tool.args, True, tool.reward, in_turn=True
+        )
     confined = ConfinedFunction(code)
-    return LoadedTool(name, schema, confined.call, {}, False, tool.reward, confined.close)
+    return LoadedTool(name, schema, confined.call, {}, False, tool.reward, confined.close, confined.gate)
 
 
 def check_sandbox(agent: ToolsAgent) -> None:
@@ -219,6 +225,8 @@ class Toolbox:
     """Classes of the trajectory by name; calls of one generation may ask for one at the same time."""
     _made: list[Any] = field(default_factory=list)
     """All objects, to release them, whether or not their ``create`` succeeded."""
+    _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
+    """Of objects whose calls follow one another."""
 
     async def answer(self, calls: Sequence[ToolCall | Unreadable], row: Prompt) -> list[dict[str, Any]]:
         """The tool messages that answer the calls of one generation, in their order.
@@ -248,24 +256,33 @@ class Toolbox:
             text = self._failed("unknown_tools", f"no tool {call.name}; there are {known}")
         else:
             text, reward = await self._run(self.tools[call.name], call.arguments, row)
-        return {"role": "tool", "name": name, "content": self._cut(text)}, reward
+        return {"role": "tool", "name": name, "content": self._cut(encodable(text))}, reward
 
     def _failed(self, kind: str, why: str) -> str:
         self.counts[kind] += 1
         return f"Error: {why}"
 
     async def _run(self, tool: LoadedTool, arguments: Mapping[str, Any], row: Prompt) -> tuple[str, float]:
-        try:
-            async with asyncio.timeout(self.agent.tool_timeout):
-                function = await self._function(tool, row)
-                text, reward = told(await self._called(function, **arguments))
-                return text, reward + tool.reward
-        except TimeoutError:
-            return self._failed("tool_timeouts", f"{tool.name} took longer than {self.agent.tool_timeout:g} s"), 0.0
-        except (RunError, SandboxUnavailable):
-            raise  # it can never be called
-        except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model reads it
-            return self._failed("tool_errors", f"{type(error).__name__}: {error}"), 0.0
+        async with self._turn(tool):
+            limit = asyncio.timeout(self.agent.tool_timeout)
+            try:
+                async with limit:
+                    function = await self._function(tool, row)
+                    text, reward = told(await self._called(function, **arguments))
+                    return text, reward + tool.reward
+            except (RunError, SandboxUnavailable):
+                raise  # it can never be called
+            except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model reads it
+                if limit.expired():
+                    why = f"{tool.name} took longer than {self.agent.tool_timeout:g} s"
+                    return self._failed("tool_timeouts", why), 0.0
+                return self._failed("tool_errors", _reason(error)), 0.0
+
+    def _turn(self, tool: LoadedTool) -> AbstractAsyncContextManager[Any]:
+        """What a call waits for before its time begins."""
+        if tool.in_turn:
+            return self._locks.setdefault(tool.name, asyncio.Lock())
+        return tool.gate or nullcontext()
 
     async def _function(self, tool: LoadedTool, row: Prompt) -> Callable[..., Any]:
         if not tool.is_class:
@@ -284,10 +301,12 @@ class Toolbox:
         return made
 
     async def _called(self, function: Callable[..., Any], *args: Any, **arguments: Any) -> Any:
-        if inspect.iscoroutinefunction(function):
-            return await function(*args, **arguments)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.threads, lambda: function(*args, **arguments))
+        with contained():
+            if inspect.iscoroutinefunction(function):
+                return await function(*args, **arguments)
+            loop = asyncio.get_running_loop()
+            value = await loop.run_in_executor(self.threads, contained()(lambda: function(*args, **arguments)))
+            return await value if inspect.isawaitable(value) else value
 
     def _cut(self, text: str) -> str:
         limit = self.agent.max_tool_response_characters
@@ -313,6 +332,13 @@ class Toolbox:
                         await self._called(made.release)
         self._objects.clear()
         self._made.clear()
+
+
+def _reason(error: Exception) -> str:
+    """What a tool raised, as the model reads it."""
+    if isinstance(error, Raised):
+        return str(error)
+    return error.text if isinstance(error, Escaped) else f"{type(error).__name__}: {error}"
 
 
 def told(value: Any) -> tuple[str, float]:
