@@ -115,15 +115,16 @@ class RunningEnvironment(Environment):
     """Seed of ``reset``. group: the same for the responses to one prompt, different in each step. row: the same for a
     data row whenever it is used. fixed: the same for all. All derive from ``run.seed``."""
     isolation: Literal["process", "thread"] = "process"
-    """Where the environment runs. process: in a separate process, which is replaced if it crashes or hangs. thread:
-    in the agent worker; steps are faster, but a crash loses all trajectories of the worker."""
+    """Where the environment runs. process: each in its own process, forked from one that has imported its code; a crash or hang
+    fails only its own trajectory. thread: in the agent worker; steps are faster, but a crash loses all trajectories of the
+    worker."""
     timeout: Seconds = 60.0
     """Seconds that a reset or step may take. A longer one fails the trajectory."""
     max_concurrent_steps: Count | None = None
     """Steps that run at the same time in one agent worker. null = no limit besides its threads."""
     memory_limit_mib: Annotated[int, Unit("MiB"), Range(at_least=64)] | None = None
-    """Memory of a process that runs environments. A process that needs more is replaced, and its trajectories fail as after a
-    crash. null = no limit. ``isolation: thread`` has no limit."""
+    """Memory of an environment's process. One that needs more is ended, and its trajectory fails. null = no limit.
+    ``isolation: thread`` has no limit."""
 
 
 @section

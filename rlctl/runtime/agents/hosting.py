@@ -1,42 +1,46 @@
-"""Where the environments of an agent worker run: in a process beside it, or in its threads.
+"""Where the environments of an agent worker run: each in a process of its own, or in threads of the worker.
 
-    agent loop ──open, act, close──▶ host ──▶ environments, each operation in a thread of the host
+    agent loop ──start, kill──▶ environment_host.py ──fork──▶ an environment
+        └──open, act, close─────────────────────────────────────▲
 
-One process holds the environments of many trajectories. A step that takes too long fails its trajectory. If the process still
-answers, it only gets no further environments, and is ended when the last one is closed; else it is killed, and so the others
-in it are lost. After a crash all of them are. Their trajectories are made again, in a new process.
+A process that has imported the environment's code forks one for each trajectory, which is asked over a channel of its own.
+Whatever becomes of an environment, a crash, a hang, too much memory, it fails no other trajectory.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import pickle
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
 from rlctl.runtime.agents import environment_host
-from rlctl.runtime.agents.environment_host import OUT_OF_MEMORY
+from rlctl.runtime.agents.environment_host import LINE_BYTES
 from rlctl.runtime.agents.played import Failed, Held, Observed, Task
 from rlctl.runtime.processes.process_group import end_group, status_of
 from rlctl.sandbox import REAPER
 
-PING_SECONDS = 2.0
-"""A host that does not answer within this is stuck."""
 START_SECONDS = 60.0
-"""More for the first operation of a process, which imports the environment's packages."""
+"""More for environments that are opened while their code is imported."""
+ENDED_SECONDS = 5.0
+"""Within which the end of a process is reported."""
+STARTS = 16
+"""Environments that are started at the same time."""
 
 
 class EnvironmentFailed(Exception):
@@ -46,6 +50,12 @@ class EnvironmentFailed(Exception):
         """``cause``: ``environment_error``, ``environment_timeout``, ``environment_memory`` or ``environment_lost``."""
         super().__init__(text)
         self.cause = cause
+
+
+class Unplayable(RunError):
+    """The config names something that cannot be played. In a run it fails a trajectory: it could be played before."""
+
+    cause = "environment_error"
 
 
 class Host(Protocol):
@@ -80,7 +90,7 @@ class _Limited:
 
         Raises:
             EnvironmentFailed: it fails, or takes too long.
-            RunError: the config is at fault.
+            Unplayable: the config is at fault.
         """
         if self._room is None:
             return await self._awaited(operation, more)
@@ -97,7 +107,7 @@ class _Limited:
             ) from None
         if isinstance(found, Failed):
             if found.is_config:
-                raise RunError(found.text)
+                raise Unplayable(found.text)
             raise EnvironmentFailed("environment_error", found.text)
         assert isinstance(found, Observed), "open and act are answered with what is observed"
         return found
@@ -129,164 +139,241 @@ class ThreadHost:
 
 
 class ProcessHost:
-    """Environments in a process beside this one, which is replaced when it crashes or hangs."""
+    """Environments of one task, each in a process of its own."""
 
     def __init__(self, timeout: float, at_once: int | None, memory_limit_mib: int | None = None) -> None:
         self._limited, self._memory = _Limited(timeout, at_once), memory_limit_mib
         self._numbers = count()
-        self._current: _Process | None = None
-        self._of: dict[int, _Process] = {}
-        """The process of each open environment."""
+        self._starter: _Starter | None = None
+        self._environments: dict[int, _Environment] = {}
 
     async def open(self, task: Task, seed: int) -> tuple[int, Observed]:
-        number = next(self._numbers)
-        if self._current is None or not self._current.takes:
-            self._current = _Process(asyncio.get_running_loop(), self._memory)
-        process = self._of[number] = self._current
-        process.open += 1
-        more = 0.0 if process.has_answered else START_SECONDS
+        if self._starter is None or self._starter.has_ended:
+            self._starter = _Starter(task, self._memory)
+            await self._starter.connect()
+        starter, number = self._starter, next(self._numbers)
+        environment = self._environments[number] = _Environment(number, starter)
+
+        async def opened() -> Observed | Failed:
+            await environment.start()
+            return await environment.ask({"open": seed})
+
         try:
-            return number, await self._done(process, "open", number, (task, seed), more)
+            more = 0.0 if starter.ready.is_set() else START_SECONDS
+            return number, await self._limited.done(opened, more=more)
         except BaseException:
             await self.close(number)
             raise
 
     async def act(self, environment: int, text: str) -> Observed:
-        return await self._done(self._of[environment], "act", environment, (text,))
-
-    async def _done(
-        self, process: _Process, operation: str, number: int, arguments: Sequence[Any], more: float = 0.0
-    ) -> Observed:
-        try:
-            return await self._limited.done(lambda: process.ask(operation, number, arguments), more=more)
-        except EnvironmentFailed as error:
-            if error.cause == "environment_timeout":
-                await self._retire(process)
-            raise
-
-    async def _retire(self, process: _Process) -> None:
-        """Give a process with a hanging environment no further ones; kill it if it answers nothing at all."""
-        process.takes = False
-        try:
-            async with asyncio.timeout(PING_SECONDS):
-                await process.ask("ping", -1, ())
-        except (TimeoutError, EnvironmentFailed):
-            process.kill()
+        return await self._limited.done(lambda: self._environments[environment].ask({"act": text}))
 
     async def close(self, environment: int) -> None:
-        process = self._of.pop(environment, None)
-        if process is None:
-            return
-        process.open -= 1
-        process.tell("close", environment)
-        if not process.takes and not process.open:
-            process.kill()
+        found = self._environments.pop(environment, None)
+        if found is not None:
+            found.close()
 
     def end(self) -> None:
-        for process in {*self._of.values(), *([self._current] if self._current else [])}:
-            process.kill()
+        for environment in self._environments.values():
+            environment.close()
+        self._environments.clear()
+        if self._starter is not None:
+            self._starter.kill()
 
 
-class _Process:
-    """A process of environments, as the loop's thread sees it."""
+class _Environment:
+    """The process of an environment, as the loop sees it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, memory_limit_mib: int | None) -> None:
-        self.open = 0
-        """Environments in it."""
-        self.takes = True
-        """Whether it gets further ones."""
-        self.has_answered = False
-        self._loop, self._numbers = loop, count()
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
+    def __init__(self, number: int, starter: _Starter) -> None:
+        self._number, self._starter = number, starter
+        self._numbers = count()
+        self._answers = True
+        """Whether every request was answered."""
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def start(self) -> None:
+        """Start it.
+
+        Raises:
+            EnvironmentFailed: the process that starts it is gone.
+        """
+        channel = await self._starter.start(self._number)
+        self._reader, self._writer = await asyncio.open_connection(sock=channel, limit=LINE_BYTES)
+
+    async def ask(self, message: Mapping[str, Any]) -> Observed | Failed:
+        """The answer to a request.
+
+        Raises:
+            EnvironmentFailed: the process has ended, or it writes something else.
+        """
+        assert self._reader is not None
+        assert self._writer is not None
+        if not self._answers:
+            raise EnvironmentFailed("environment_lost", said("the process of the environment {how}", how=said("hangs")))
+        number, self._answers = next(self._numbers), False
+        line = b""
+        with suppress(OSError, ValueError):  # ValueError: a line that is too long
+            self._writer.write(json.dumps({**message, "number": number}).encode() + b"\n")
+            await self._writer.drain()
+            line = await self._reader.readline()
+        if not line.endswith(b"\n"):
+            raise EnvironmentFailed(*await self._starter.how_ended(self._number))
+        try:
+            told = json.loads(line)
+            if told["number"] != number:
+                raise ValueError
+            found = Failed(told["failed"], told["config"]) if "failed" in told else Observed(**told["observed"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            text = said("the process of the environment wrote something else than an answer")
+            raise EnvironmentFailed("environment_error", text) from None
+        self._answers = True
+        return found
+
+    def close(self) -> None:
+        """End it; kill it if it has not answered. Does not wait."""
+        if self._writer is not None:
+            with suppress(RuntimeError, OSError):
+                if self._answers:
+                    self._writer.write(b'{"close": true}\n')
+                self._writer.close()
+        if not self._answers:
+            self._starter.end(self._number)
+
+
+class _Starter:
+    """The process that forks environments."""
+
+    def __init__(self, task: Task, memory_limit_mib: int | None) -> None:
+        self.ready = asyncio.Event()
+        """Whether it has imported their code."""
+        self.has_ended = False
         self._memory = memory_limit_mib
-        self._process, self._connection = _started(memory_limit_mib or 0)
-        self._finalizer = weakref.finalize(self, _ended, self._process, self._connection)
-        threading.Thread(target=self._read, name="environments", daemon=True).start()
+        self._starting = asyncio.Semaphore(STARTS)
+        self._started: dict[int, asyncio.Future[None]] = {}
+        self._ended: dict[int, asyncio.Future[tuple[int, bool]]] = {}
+        """Status, and whether it had too much memory, of each that was started."""
+        self._process, self._control, self._channels = _started(task, memory_limit_mib or 0)
+        self._finalizer = weakref.finalize(self, _end, self._process, self._channels)
 
-    async def ask(self, operation: str, environment: int, arguments: Sequence[Any]) -> Any:
-        """The answer to an operation.
+    async def connect(self) -> None:
+        """Begin to read what it says."""
+        self._reader, self._writer = await asyncio.open_connection(sock=self._control)
+        self._reading = asyncio.create_task(self._read())
+
+    async def start(self, number: int) -> socket.socket:
+        """Start an environment; its channel.
 
         Raises:
             EnvironmentFailed: the process is gone.
         """
-        number = next(self._numbers)
-        future = self._waiting[number] = self._loop.create_future()
+        loop = asyncio.get_running_loop()
+        await self.ready.wait()
+        ours, theirs = socket.socketpair()
         try:
-            try:
-                self._connection.send((number, operation, environment, arguments))
-            except (OSError, ValueError):
-                self._lost()
-            return await future
+            async with self._starting:
+                started = self._started[number] = loop.create_future()
+                self._ended[number] = loop.create_future()
+                if not self.has_ended:
+                    with suppress(OSError):
+                        socket.send_fds(self._channels, [b"0"], [theirs.fileno()])
+                        self._writer.write(json.dumps({"start": number}).encode() + b"\n")
+                    await started
+        except BaseException:
+            ours.close()
+            self.end(number)
+            raise
         finally:
-            self._waiting.pop(number, None)
+            theirs.close()
+            self._started.pop(number, None)
+        if self.has_ended:
+            ours.close()
+            raise EnvironmentFailed(*await self.how_ended(number))
+        return ours
 
-    def tell(self, operation: str, environment: int) -> None:
-        """Do an operation whose answer matters to nothing."""
-        with suppress(OSError, ValueError):
-            self._connection.send((next(self._numbers), operation, environment, ()))
+    async def _read(self) -> None:
+        with suppress(OSError):
+            while line := await self._reader.readline():
+                told = json.loads(line)
+                if "ready" in told:
+                    self.ready.set()
+                elif "started" in told:
+                    _settle(self._started.get(told["started"]), None)
+                else:
+                    _settle(self._ended.get(told["ended"]), (told["status"], told["memory"]))
+        self.has_ended = True
+        self.ready.set()
+        for future in self._started.values():
+            _settle(future, None)
 
-    def _read(self) -> None:
-        """In a thread: hand answers to the loop."""
-        while True:
-            try:
-                number, result = self._connection.recv()
-            except Exception:  # noqa: BLE001 - whatever it says that is no answer, it is of no use any more
-                with suppress(RuntimeError):  # the loop is closed
-                    self._loop.call_soon_threadsafe(self._lost)
-                return
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._answered, number, result)
-
-    def _answered(self, number: int, result: Any) -> None:
-        self.has_answered = True
-        future = self._waiting.get(number)
-        if future is not None and not future.done():
-            future.set_result(result)
-
-    def _lost(self) -> None:
-        self.takes = False
-        cause, how = self._how()
-        for future in list(self._waiting.values()):
-            if not future.done():
-                future.set_exception(EnvironmentFailed(cause, said("the process of the environment {how}", how=how)))
-
-    def _how(self) -> tuple[str, str]:
-        status = status_of(self._process, within=1.0)
-        if status == OUT_OF_MEMORY:
-            return "environment_memory", said("needed more than {limit} MiB (memory_limit_mib)", limit=self._memory)
+    async def how_ended(self, number: int) -> tuple[str, str]:
+        """Cause and text of the failure of an environment whose process closed its channel."""
+        status: int | None = None
+        over = False
+        ended = self._ended.get(number)
+        if ended is not None and not self.has_ended:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ENDED_SECONDS):
+                    status, over = await asyncio.shield(ended)
+        if self.has_ended and status is None:
+            status = await asyncio.to_thread(status_of, self._process, 1.0)
+        if over:
+            how = said("needed more than {limit} MiB (memory_limit_mib)", limit=self._memory)
+            return "environment_memory", said("the process of the environment {how}", how=how)
         if status is None:
-            return "environment_lost", said("closed its connection")
-        if status < 0:
-            return "environment_lost", said("ended by signal {name}", name=signal.Signals(-status).name)
-        return "environment_lost", said("ended with status {status}", status=status)
+            how = said("closed its connection")
+        elif status < 0:
+            how = said("ended by signal {name}", name=signal.Signals(-status).name)
+        else:
+            how = said("ended with status {status}", status=status)
+        return "environment_lost", said("the process of the environment {how}", how=how)
+
+    def end(self, number: int) -> None:
+        """Kill an environment."""
+        with suppress(OSError, RuntimeError):
+            self._writer.write(json.dumps({"kill": number}).encode() + b"\n")
 
     def kill(self) -> None:
-        """End it with everything that it started."""
-        self.takes = False
+        """End it with all environments."""
+        self.has_ended = True
+        self._reading.cancel()
+        with suppress(RuntimeError):
+            self._writer.close()
         self._process.terminate()
         threading.Thread(target=self._finalizer, daemon=True).start()
 
 
-def _started(memory_limit_mib: int) -> tuple[subprocess.Popen[bytes], Connection]:
-    ours, theirs = Pipe()
+def _settle(future: asyncio.Future[Any] | None, value: Any) -> None:
+    if future is not None and not future.done():
+        future.set_result(value)
+
+
+def _started(task: Task, memory_limit_mib: int) -> tuple[subprocess.Popen[bytes], socket.socket, socket.socket]:
+    """The process, and our ends of its control and its channels."""
+    (control, theirs), (channels, their_channels) = socket.socketpair(), socket.socketpair()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)}
-    descriptor = theirs.fileno()
-    try:
-        reaper = (sys.executable, "-I", "-S", str(REAPER), "--keep", str(descriptor), "--")
-        process = subprocess.Popen(
-            [*reaper, sys.executable, "-P", "-m", environment_host.__name__, str(descriptor), str(memory_limit_mib)],
-            pass_fds=(descriptor,),
-            stdin=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,
-        )
-    finally:
-        theirs.close()
-    return process, ours
+    descriptors = (theirs.fileno(), their_channels.fileno())
+    reaper = (sys.executable, "-I", "-S", str(REAPER), "--keep", ",".join(map(str, descriptors)), "--")
+    command = (sys.executable, "-P", "-m", environment_host.__name__, *map(str, descriptors), str(memory_limit_mib))
+    with tempfile.TemporaryFile() as given:
+        pickle.dump(task, given)
+        given.seek(0)
+        try:
+            process = subprocess.Popen(
+                [*reaper, *command],
+                pass_fds=descriptors,
+                stdin=given,
+                env=environment,
+                start_new_session=True,
+            )
+        finally:
+            theirs.close()
+            their_channels.close()
+    return process, control, channels
 
 
-def _ended(process: subprocess.Popen[bytes], connection: Connection) -> None:
+def _end(process: subprocess.Popen[bytes], channels: socket.socket) -> None:
     process.terminate()
     status_of(process, within=5.0)
     end_group(process)
-    connection.close()
+    channels.close()

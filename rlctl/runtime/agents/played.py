@@ -6,6 +6,8 @@ text ──action_pattern──▶ action ──step──▶ observation ──
 from __future__ import annotations
 
 import hashlib
+import importlib
+import importlib.util
 import json
 import math
 import re
@@ -19,7 +21,7 @@ from rlctl.common import packages
 from rlctl.common.errors import RunError, nearest
 from rlctl.common.messages.reasons import said
 from rlctl.config.sections.agents import EnvironmentAgent, GymnasiumEnvironment, PythonEnvironment, RunningEnvironment
-from rlctl.runtime.user_code import last_lines, load_object
+from rlctl.runtime.user_code import encodable, last_lines, load_object
 
 MOST_CHARACTERS = 1_000_000
 """Of an observation, or of a text in ``info``."""
@@ -159,7 +161,7 @@ class Played:
         return "text"
 
     def _observed(self, observation: Any, info: Any, **more: Any) -> Observed:
-        text = _text(self._environment.render() if self._renders else observation)
+        text = encodable(_text(self._environment.render() if self._renders else observation))
         if len(text) > MOST_CHARACTERS:
             raise ValueError(f"the observation has {len(text):,} characters; expected up to {MOST_CHARACTERS:,}")
         info = plain(info) if isinstance(info, Mapping) else {}
@@ -178,14 +180,13 @@ def _made(task: Task, load: Callable[..., Any]) -> tuple[Any, bool]:
     """The environment, and whether observations are what it renders."""
     chosen = task.environment
     if isinstance(chosen, PythonEnvironment):
-        where = said("the environment of the agent {agent!r}", agent=task.agent)
-        made = load(chosen.path, chosen.name, where=where)(**chosen.args)
+        made = _loaded(task, chosen, load)(**chosen.args)
         for method in ("reset", "step"):
             if not callable(getattr(made, method, None)):
                 raise RunError(
                     said(
                         "{where}: what {path}:{name} makes has no method {method}",
-                        where=where,
+                        where=_where(task),
                         path=chosen.path,
                         name=chosen.name,
                         method=method,
@@ -195,6 +196,32 @@ def _made(task: Task, load: Callable[..., Any]) -> tuple[Any, bool]:
         return made, _renders(task, made)
     assert isinstance(chosen, GymnasiumEnvironment), f"environments of type {chosen.choice} are refused before"
     return _registered(task, chosen)
+
+
+def _where(task: Task) -> str:
+    return said("the environment of the agent {agent!r}", agent=task.agent)
+
+
+def _loaded(task: Task, chosen: PythonEnvironment, load: Callable[..., Any]) -> Any:
+    return load(chosen.path, chosen.name, where=_where(task))
+
+
+def import_code(task: Task, load: Callable[..., Any]) -> None:
+    """Import the code of an environment, so that processes forked from this one need not.
+
+    Raises:
+        RunError: it cannot be imported.
+    """
+    chosen = task.environment
+    if isinstance(chosen, PythonEnvironment):
+        _loaded(task, chosen, load)
+    elif isinstance(chosen, GymnasiumEnvironment) and importlib.util.find_spec("gymnasium") is not None:
+        import gymnasium
+
+        with suppress(gymnasium.error.Error, ImportError):  # making one says what is wrong
+            entry = gymnasium.spec(chosen.id).entry_point
+            if isinstance(entry, str):
+                importlib.import_module(entry.partition(":")[0])
 
 
 def _registered(task: Task, chosen: GymnasiumEnvironment) -> tuple[Any, bool]:
@@ -266,7 +293,9 @@ _NOT_PLAIN = object()
 def _plain(value: Any) -> Any:
     if isinstance(value, str) and len(value) > MOST_CHARACTERS:
         return _NOT_PLAIN
-    if value is None or isinstance(value, str | bool | int | float):
+    if isinstance(value, str):
+        return encodable(value)
+    if value is None or isinstance(value, bool | int | float):
         return value
     if hasattr(value, "tolist"):  # an array, or a number of numpy
         return value.tolist() if getattr(value, "size", 1) <= MOST_NUMBERS else _NOT_PLAIN
@@ -292,13 +321,26 @@ class Failed:
     """Whether the config is at fault, and every trajectory would fail."""
 
 
+class Loader:
+    """As ``load_object``, but once: environments share what the module holds."""
+
+    def __init__(self) -> None:
+        self._loading = threading.Lock()
+        self._loaded: dict[tuple[str, str], Any] = {}
+
+    def __call__(self, path: str, name: str, *, where: str) -> Any:
+        with self._loading:
+            if (path, name) not in self._loaded:
+                self._loaded[path, name] = load_object(path, name, where=where)
+            return self._loaded[path, name]
+
+
 class Held:
-    """The environments of one process."""
+    """The environments of one process, in threads."""
 
     def __init__(self) -> None:
         self._played: dict[int, Played] = {}
-        self._loading = threading.Lock()
-        self._loaded: dict[tuple[str, str], Any] = {}
+        self._load = Loader()
 
     def do(self, operation: str, environment: int, arguments: Sequence[Any]) -> Observed | Failed | None:
         """Carry out one operation."""
@@ -312,17 +354,10 @@ class Held:
                 played.close()
         except RunError as error:
             return Failed(str(error), is_config=True)
-        except Exception as error:  # noqa: BLE001 - an environment may raise anything
+        except BaseException as error:  # noqa: BLE001 - an environment may raise anything, also SystemExit
             return Failed(last_lines(error))
         return None
 
     def _open(self, environment: int, task: Task, seed: int) -> Observed:
         played = self._played[environment] = Played(task, self._load)
         return played.reset(seed)
-
-    def _load(self, path: str, name: str, *, where: str) -> Any:
-        """As ``load_object``, but once: environments share what the module holds."""
-        with self._loading:
-            if (path, name) not in self._loaded:
-                self._loaded[path, name] = load_object(path, name, where=where)
-            return self._loaded[path, name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,8 @@ from rlctl.common.errors import RunError
 from rlctl.config import Config
 from rlctl.config.sections.agents import EnvironmentAgent
 from rlctl.planning import arithmetic
-from rlctl.runtime.agents import hosting
 from rlctl.runtime.agents.acting import Acting, check_templates
-from rlctl.runtime.agents.hosting import EnvironmentFailed, ProcessHost, ThreadHost
+from rlctl.runtime.agents.hosting import EnvironmentFailed, ProcessHost, ThreadHost, Unplayable
 from rlctl.runtime.agents.making import make_agent
 from rlctl.runtime.agents.played import Played, Task
 from rlctl.runtime.types import Prompt, Response
@@ -217,45 +217,149 @@ def test_an_environment_that_misbehaves_fails_its_trajectory_and_the_next_one_wo
     assert response.info.keys() == {"pid"}, "a text of a million characters is not kept"
 
 
-def test_a_process_of_environments_that_answers_nothing_and_ignores_sigterm_is_ended(
-    own: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(hosting, "PING_SECONDS", 0.2)
-    config = playing(own(HANGS, isolation="process", timeout=0.5), actions={})
-    task = Task.of(agent_of(config))
+HARMFUL = """
+def harm(what):
+    if what == "exit":
+        os._exit(3)
+    if what == "quit":
+        raise SystemExit(3)
+    if what == "kill":
+        os.kill(0, 9)  # all of its group
+    if what == "raise":
+        raise ValueError("broken world")
+    if what == "hang":
+        time.sleep(600)
+    if what == "lock":
+        libc = ctypes.PyDLL(None)
+        libc.signal(15, ctypes.c_void_p(1))  # SIG_IGN
+        libc.sleep(60)  # with the interpreter's lock
+    if what == "leak":
+        World.leaked = b"1" * (1 << 29)
+        time.sleep(600)
+    if what == "fork":
+        os.fork()
+    if what == "forge":
+        told = b'{"number": 1, "observed": {"text": "forged", "reward": 9.0}}\\n{"number": 7, "failed": "", "config": true}\\n'
+        for fd in range(3, 64):
+            try:
+                os.write(fd, told)
+            except OSError:
+                pass
 
-    async def play() -> int:
-        host = ProcessHost(0.5, None)
+RETURNED = {
+    "four": ("0", 0.0, False, {}),
+    "text": "0",
+    "none": None,
+    "nan": ("0", float("nan"), False, False, {}),
+    "no reward": ("0", None, False, False, {}),
+    "object": (object(), 0.0, False, False, {}),
+    "long": ("0" * 1_000_001, 0.0, False, False, {}),
+    "much info": ("0", 0.0, False, False, {str(each): "1" * 999_999 for each in range(17)}),
+}
+
+class World:
+    def __init__(self):
+        self.count = 0
+    def reset(self, seed):
+        harm({1: "exit", 2: "quit", 3: "raise", 4: "hang"}.get(seed))
+        self.seed = seed
+        return "0", {}
+    def step(self, action):
+        self.count += 1
+        harm(action)
+        return RETURNED.get(action, (f"{self.seed} {self.count}", 0.5, False, False, {"pid": os.getpid()}))
+    def close(self):
+        harm({11: "exit", 12: "quit", 13: "raise", 14: "hang"}.get(self.seed))
+"""
+LOST, ERROR, TIMEOUT = "environment_lost", "environment_error", "environment_timeout"
+HARMS = {
+    "exit": (LOST, "ended with status 3"),
+    "quit": (ERROR, "SystemExit: 3"),
+    "kill": (LOST, "ended by signal SIGKILL"),
+    "raise": (ERROR, "broken world"),
+    "hang": (TIMEOUT, "longer than 3 s"),
+    "lock": (TIMEOUT, "longer than 3 s"),
+    "leak": ("environment_memory", "needed more than 400 MiB"),
+    "four": (ERROR, "returned 4 values from step"),
+    "text": (ERROR, "returned str from step"),
+    "none": (ERROR, "returned NoneType from step"),
+    "nan": (ERROR, "the reward of the step is nan"),
+    "no reward": (ERROR, "TypeError"),
+    "object": (ERROR, "TypeError"),
+    "long": (ERROR, "the observation has 1,000,001 characters"),
+    "much info": (ERROR, "observation and info have 17,"),
+    "forge": (ERROR, "wrote something else than an answer"),
+}
+
+
+@pytest.fixture
+def harmful(tmp_path: Path) -> Task:
+    file = tmp_path / "world.py"
+    file.write_text("import ctypes, os, time\n" + HARMFUL)
+    return Task.of(agent_of(playing({"type": "python", "path": str(file), "name": "World"}, actions={})))
+
+
+def test_whatever_an_environment_does_fails_its_own_trajectory_only(harmful: Task) -> None:
+    async def play() -> dict[str, Any]:
+        host, found = ProcessHost(3.0, None, 400), {}
         try:
-            number, _ = await host.open(task, 1)
-            pid = int((await host.act(number, "5")).info["pid"])
-            with pytest.raises(EnvironmentFailed, match=r"longer than 0.5 s"):
-                await host.act(number, "3")
-            return pid
+            opened = {harm: (await host.open(harmful, 100 + place))[0] for place, harm in enumerate(HARMS)}
+            others = [(await host.open(harmful, 200 + place))[0] for place in range(4)]
+
+            async def harmed(harm: str) -> tuple[str, str]:
+                try:
+                    await host.act(opened[harm], harm)
+                    await host.act(opened[harm], "on")  # of a forged answer the next one shows it
+                except (EnvironmentFailed, Unplayable) as error:
+                    await host.close(opened[harm])
+                    return error.cause, str(error)
+                return "", ""
+
+            async def counted(place: int) -> list[str]:
+                shown = []
+                for _ in range(4):
+                    shown.append((await host.act(others[place], "on")).text)
+                    await asyncio.sleep(0.2)
+                return shown
+
+            for place, shown in enumerate(await asyncio.gather(*map(counted, range(4)), *map(harmed, HARMS))):
+                found[place if place < 4 else list(HARMS)[place - 4]] = shown
+            number, _ = await host.open(harmful, 300)
+            found["later"] = (await host.act(number, "fork")).text, (await host.act(number, "on")).text
+            return found
         finally:
             host.end()
 
-    pid = asyncio.run(play())
+    found = asyncio.run(play())
+    for place in range(4):
+        assert found[place] == [f"{200 + place} {count}" for count in range(1, 5)]
+    for harm, (cause, text) in HARMS.items():
+        assert found[harm][0] == cause, (harm, found[harm])
+        assert text in found[harm][1], (harm, found[harm])
+    assert found["later"] == ("300 1", "300 2")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 11, 12, 13, 14])
+def test_environments_that_fail_at_their_start_or_end_leave_nothing_behind(harmful: Task, seed: int) -> None:
+    async def play() -> tuple[str, int]:
+        host = ProcessHost(2.0, None)
+        try:
+            first, _ = await host.open(harmful, 100)
+            pid = int((await host.act(first, "on")).info["pid"])
+            with pytest.raises(EnvironmentFailed) if seed < 5 else nullcontext() as failed:
+                number, _ = await host.open(harmful, seed)
+                pid = int((await host.act(number, "on")).info["pid"])
+                await host.close(number)
+                if seed != 14:
+                    await asyncio.to_thread(until, lambda: not Path(f"/proc/{pid}").exists(), "it is still there")
+            assert (await host.act(first, "on")).text == "100 2"
+            return (failed.value.cause if failed else ""), pid
+        finally:
+            host.end()
+
+    cause, pid = asyncio.run(play())
+    assert cause == {1: LOST, 2: ERROR, 3: ERROR, 4: TIMEOUT}.get(seed, "")
     until(lambda: not Path(f"/proc/{pid}").exists(), "the process is still there")
-
-
-def test_a_hang_leaves_the_other_environments_of_the_process_alone(own: Callable[..., dict[str, Any]]) -> None:
-    config = playing(own(HANGS, isolation="process", timeout=1.0), actions={})
-    task = Task.of(agent_of(config))
-
-    async def play() -> list[Any]:
-        host = ProcessHost(1.0, None)
-        try:
-            (first, _), (second, _) = await host.open(task, 1), await host.open(task, 1)
-            hung = asyncio.create_task(host.act(first, "9"))
-            with pytest.raises(EnvironmentFailed, match="longer than 1 s"):
-                await hung
-            third, _ = await host.open(task, 1)
-            return [(await host.act(number, "5")).terminated for number in (second, third)]
-        finally:
-            host.end()
-
-    assert asyncio.run(play()) == [True, True]
 
 
 def test_a_failed_trajectory_is_made_again_with_the_same_seeds(
