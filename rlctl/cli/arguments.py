@@ -63,7 +63,8 @@ Variables = Annotated[
     typer.Option(
         "--env",
         metavar="NAME=VALUE",
-        help="Set a script variable ([b]NAME=VALUE[/b]) or positional argument ([b]1=VALUE[/b]). Repeatable.",
+        help="Fix a script variable ([b]NAME=VALUE[/b]), whatever the script assigns, or a positional argument "
+        "([b]1=VALUE[/b]). Repeatable.",
     ),
 ]
 AllowUnknown = Annotated[

@@ -49,9 +49,7 @@ _COPIERS = frozenset({"cp", "ln", "rsync", "scp", "install"})
 """Programs that change the last file they name."""
 _IN_PLACE = frozenset({"sed", "gsed", "perl", "awk", "gawk", "yq"})
 """Programs that change the files they name if an option begins with -i."""
-UNREAD = frozenset(
-    {"!", "eval", "getopts", "coproc", "enable", "compgen", "complete", "caller", "fc", "suspend", "dirs"}
-)
+UNREAD = frozenset({"!", "getopts", "coproc", "enable", "compgen", "complete", "caller", "fc", "suspend", "dirs"})
 """Commands of bash that change what follows in ways that are not read here."""
 TRACE = "run the script in isolation with --trace"
 _SET_FLAGS = frozenset("aeuxvfhmbBCEHTP")

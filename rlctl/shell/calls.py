@@ -43,7 +43,9 @@ class Calls(Redirections):
         nodes = [child for child in node.children if child not in before and child.type not in skipped]
         self._note_written(script, node)
         self._substituted = True
+        around, self.words.vanished = self.words.vanished, {}
         words = [word for text, at in word_sources(script, nodes) for word in self.words.fields(text, at)]
+        self._vanished, self.words.vanished = self.words.vanished, around
         substituted = self._substituted
         for child in node.children:
             if child.type == "herestring_redirect":  # it may set a variable, as $((n++)) does
@@ -77,6 +79,8 @@ class Calls(Redirections):
             return self._timed(words[1:], at)
         if name == "let":
             return self._let(words[1:], at)
+        if name == "eval":
+            return self._eval(words[1:], at)
         if name == "trap":
             return self._trap(words[1:], at)
         if name in ("command", "builtin") and len(words) > 1 and not plain(words[1]).startswith("-"):
@@ -104,6 +108,25 @@ class Calls(Redirections):
                 )
             status = self.assignments.arithmetic(plain(text), at)
         return status
+
+    def _eval(self, words: list[Text], at: Location) -> Status:
+        """``eval``: statements like any others, or what a program prints for it, as conda's hook does."""
+        text = joined(words, " ", at)
+        if (piece := hidden(text)) is not None:
+            if piece.secret or len(words) > 1 or plain(text).strip():
+                raise DocumentError(
+                    said("rlctl does not evaluate '{name}' here", name="eval"), at=at, hint=builtins.TRACE
+                )
+            self.state.leave_unread("eval", piece.problem, at)
+            return None
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise DocumentError(said("the function {name} calls itself too often", name="eval"), at=at)
+        try:
+            script = parse(plain(text), at.file, at.line)
+            return self.block(script, script.root)
+        finally:
+            self._depth -= 1
 
     def _timed(self, words: list[Text], at: Location) -> Status:
         """``time COMMAND``, which may be a function."""
@@ -153,7 +176,7 @@ class Calls(Redirections):
             elif known.output is not None:
                 self._print(known.output)
             return known.status
-        self.commands.append(Command(tuple(words), at, self.state.folder))
+        self.commands.append(Command(tuple(words), at, self.state.folder, self._vanished))
         builtins.touch(self.state, words)
         status = builtins.status_of(self.state, words, at)
         if self.output is not None and status is not False:
@@ -197,11 +220,10 @@ class Calls(Redirections):
         name = plain(words[1]) if len(words) > 1 else ""
         found = self._script_file(name)
         if found is None or hidden(words[1]) is not None:
-            raise DocumentError(
-                said("the script reads '{name}', which does not exist, so rlctl does not know what it sets", name=name),
-                at=at,
-                hint="put the file next to the script, or run the script in isolation with --trace",
-            )
+            bad = hidden(words[1]) if len(words) > 1 else None
+            why = said("'{shown}' does not exist", shown=name) if bad is None else bad.problem
+            self.state.leave_unread(" ".join(map(plain, words)).strip(), why, at)
+            return None
         self._sourced += 1
         before, times = self.state.arguments, self.state.arguments_set
         source, self.state.source = self.state.source, name

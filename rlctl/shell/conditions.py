@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rlctl.common.errors import DocumentError, Location
+from rlctl.common.filenames import is_file, is_folder
 from rlctl.common.messages.reasons import said
 from rlctl.shell.patterns import as_regex, from_extended, is_costly, is_unread
 from rlctl.shell.state import State
@@ -21,6 +23,7 @@ _REPEATS = re.compile(r"[+*{]")
 _NESTED = re.compile(r"\)[+*{]")
 _MAX_REPEATS = 3
 _MAX_SUBJECT = 400
+_OF_FILES = ("-a", "-d", "-e", "-f", "-r")
 _UNARY = re.compile(r"-[a-zA-Z]")
 _BLANK = re.compile(r"(?:\s|\\\n)+")
 _PATTERNS = ("=", "==", "!=", "=~")
@@ -106,7 +109,16 @@ class Conditions:
             return not plain(value)
         if operator == "-v" and hidden(value) is None:
             return self.state.look_up(plain(value), Location("")) is not None
+        if operator in _OF_FILES and hidden(value) is None and plain(value) and "\0" not in plain(value):
+            return self._is_there(operator, plain(value))
         return None
+
+    def _is_there(self, operator: str, name: str) -> Status:
+        """Whether a file is there: known only of those next to the script and below, which the script does not change."""
+        path, beside = self.state.path(name), Path(self.state.script).parent.resolve()
+        if not is_file(self.state.script) or not path.is_relative_to(beside) or self.state.written(path):
+            return None
+        return True if (is_folder(path) if operator == "-d" else is_file(path)) else None
 
     def _search(self, subject: str, source: str, at: Location) -> Status:
         """``[[ =~ ]]``, which leaves what its groups matched in BASH_REMATCH."""

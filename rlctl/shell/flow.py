@@ -30,41 +30,61 @@ class Flow(Statements):
 
     def _if_statement(self, script: Script, node: Any) -> Status:
         clauses = [child for child in node.children if child.type == "elif_clause"]
+        last = next((child for child in node.children if child.type == "else_clause"), None)
+        rest = [*clauses, *([] if last is None else [last])]
         for part in (node, *clauses):
-            is_taken, status = self._branch(script, part)
+            is_taken, status = self._branch(script, part, rest)
             if is_taken is not False:
                 return status
-        last = next((child for child in node.children if child.type == "else_clause"), None)
+            rest = rest[1:]
         return True if last is None else self.block(script, last)
 
-    def _branch(self, script: Script, node: Any) -> tuple[Status, Status]:
-        """Run a branch if its condition holds: whether it does, and the status. What is not decided taints what it changes."""
+    def _branch(self, script: Script, node: Any, rest: Sequence[Any]) -> tuple[Status, Status]:
+        """Run a branch if its condition holds: whether it does, and the status. ``rest`` are the clauses after it.
+
+        What is not decided taints what it changes, unless only one of the branches starts a trainer.
+        """
         split = next(index for index, child in enumerate(node.children) if child.type == "then")
         conditions = [child for child in node.children[1:split] if child.is_named and child.type != "comment"]
         holds = self._condition(script, conditions)
+        body = _body(node, "then")
         if holds is None:
-            whole = [child for child in node.children[split + 1 :] if child.is_named]
-            self.undecided.branches(script, conditions[-1], whole)
-            is_alone = not any(child.type in ("elif_clause", "else_clause") for child in whole)
-            return None, True if is_alone else None
-        if not holds:
-            return False, None
-        body = [child for child in node.children[split + 1 :] if child.type not in ("elif_clause", "else_clause")]
-        return True, self._statements(script, body)
+            starts = self._starting(script, conditions[-1], [body, *(_body(clause, "then") for clause in rest)])
+            if starts is None:
+                self.undecided.branches(script, conditions[-1], [*body, *rest])
+                return None, None if rest else True
+            holds = starts == 0
+            self.undecided.assume(script, conditions[-1], holds=holds)
+        return (True, self._statements(script, body)) if holds else (False, None)
+
+    def _starting(self, script: Script, condition: Any, branches: Sequence[Sequence[Any]]) -> int | None:
+        """Which of the branches of a condition that is not decided starts a trainer; None if none does.
+
+        Raises:
+            DocumentError: several do.
+        """
+        started = {place: text for place, nodes in enumerate(branches) if (text := self._trainer_in(script, nodes))}
+        if len(started) > 1:
+            self.undecided.refuse(script, condition, next(iter(started.values())))
+        return next(iter(started), None)
+
+    def _repeats(self, script: Script, node: Any, body: Any) -> None:
+        """A loop of which the turns are not known: what it sets is unknown, and it starts no trainer."""
+        if text := self._trainer_in(script, [body]):
+            self.undecided.refuse(script, node, text)
+        self.undecided.branches(script, node, [node])
 
     def _case_statement(self, script: Script, node: Any) -> Status:
         subject = self.words.text(script.text(node.child_by_field_name("value")), script.at(node))
         items = [child for child in node.children if child.type == "case_item"]
         if hidden(subject) is not None:
-            self.undecided.branches(script, node.child_by_field_name("value"), items)
-            return None
+            return self._undecided_case(script, node, items)
         for item in items:
             end = next(index for index, child in enumerate(item.children) if child.type == ")")
             source = script.between(item.start_byte, item.children[end].start_byte)
             globs = [self.words.pattern(text, script.at(item)) for text in alternatives(source, script.at(item))]
             if any(hidden(glob) for glob in globs):
-                self.undecided.branches(script, node.child_by_field_name("value"), items)
-                return None
+                return self._undecided_case(script, node, items)
             if any(_matches(plain(subject), plain(glob), script.at(item)) for glob in globs):
                 if (odd := next((child for child in item.children if child.type in (";&", ";;&")), None)) is not None:
                     raise DocumentError(
@@ -72,6 +92,20 @@ class Flow(Statements):
                     )
                 return self._statements(script, item.children[end + 1 :])
         return True
+
+    def _undecided_case(self, script: Script, node: Any, items: Sequence[Any]) -> Status:
+        value, bodies = node.child_by_field_name("value"), [_body(item, ")") for item in items]
+        starts = self._starting(script, value, bodies)
+        if starts is None:
+            self.undecided.branches(script, value, items)
+            return None
+        pattern = script.between(items[starts].start_byte, bodies[starts][0].start_byte).strip()
+        shown = f"{script.text(value)} in {pattern}"
+        self.state.assumed.setdefault(
+            said("assumed that '{shown}' succeeds, because only then a trainer is started", shown=shown),
+            script.at(node),
+        )
+        return self._statements(script, bodies[starts])
 
     def _for_statement(self, script: Script, node: Any) -> Status:
         if node.children[0].type == "select":
@@ -85,7 +119,7 @@ class Flow(Statements):
             items = list(self.state.arguments)
         body = node.child_by_field_name("body")
         if any(problem(item) is not None for item in items):
-            self.undecided.branches(script, node, [node])
+            self._repeats(script, node, body)
             return None
         if len(items) > _MAX_TURNS:
             raise DocumentError(
@@ -122,7 +156,7 @@ class Flow(Statements):
         for _ in range(_MAX_TURNS):
             holds = self._condition(script, conditions)
             if holds is None:
-                self.undecided.branches(script, node, [node])
+                self._repeats(script, node, body)
                 return None
             if holds is until:
                 return status
@@ -152,7 +186,7 @@ class Flow(Statements):
                         name,
                         unknown(said("rlctl cannot tell how often the loop at line {line} runs", line=at.line), at),
                     )
-                self.undecided.branches(script, node, [body])
+                self._repeats(script, node, body)
                 return None
             if not holds:
                 return status
@@ -170,8 +204,11 @@ class Flow(Statements):
             if only_ends(script, right):
                 self.undecided.assume_passed(script, left, right)
                 return True if sign == "||" else None
-            self.undecided.branches(script, left, [right])
-            return None
+            if self._starting(script, left, [[right]]) is None:
+                self.undecided.branches(script, left, [right])
+                return None
+            self.undecided.assume(script, left, holds=sign == "&&")
+            return self.statement(script, right)
         if status is (sign == "||"):
             return status
         return self.statement(script, right)
@@ -208,6 +245,16 @@ class Flow(Statements):
                 return self.statement(script, stage)
         except (End, Return) as end:
             return end.status
+
+
+def _body(node: Any, after: str) -> list[Any]:
+    """The statements of a branch: what follows ``then`` or the ``)`` of a pattern, or all of ``else``, without other clauses."""
+    place = next((index for index, child in enumerate(node.children) if child.type == after), -1)
+    return [
+        child
+        for child in node.children[place + 1 :]
+        if child.is_named and child.type not in ("comment", "elif_clause", "else_clause")
+    ]
 
 
 def _matches(subject: str, glob: str, at: Location) -> bool:

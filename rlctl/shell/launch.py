@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from rlctl.common.errors import Location
 from rlctl.common.messages.reasons import said
-from rlctl.shell.state import MissingError
-from rlctl.shell.text import Text, plain, problem
+from rlctl.shell.state import MissingError, given_with
+from rlctl.shell.text import Text, plain, problem, unset
 
 _PYTHON = re.compile(r"(?:.*/)?(?:python|pypy)[\d.]*")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
@@ -59,6 +59,8 @@ def program_of(words: Sequence[Text], at: Location, folder: str = ".") -> Launch
             rest = rest[1:]
         elif name in _PLAIN_WRAPPERS:
             rest = _without_options(rest[1:], frozenset({"-n", "-u", "-o", "-e", "-i"}))
+        elif name == "-m" and len(rest) > 1:  # behind a variable that is not set, or not known
+            return _in_python(rest, at, folder)
         elif name == "env":
             rest = _without_options(rest[1:], frozenset({"-u", "--unset"}))
         elif name == "timeout":
@@ -149,24 +151,17 @@ def told(program: LaunchProgram) -> ParsedCommand:
     """The overrides, options and other words on a program's command line.
 
     Raises:
-        DocumentError: a word is not known.
+        DocumentError: a word is not known, or what a variable is that is no part of an override and not set.
     """
     found = ParsedCommand()
     words = list(program.arguments)
     while words:
         word = words.pop(0)
         text = plain(word)
-        if (piece := problem(word)) is not None:
-            shown = text.partition("=")[0] or "a part of the command line"
-            raise MissingError(
-                said("rlctl cannot work out '{shown}': {problem}", shown=shown, problem=piece.problem),
-                at=piece.at if piece.at.file else program.at,
-                hint=(
-                    "set the variable that decides it with --env NAME=VALUE, or run the script in isolation with "
-                    "--trace"
-                ),
-                wanted=sorted(piece.names),
-            )
+        if _OVERRIDE.fullmatch(text) and text[0] != "-":
+            found.overrides.append(word)
+            continue
+        refuse_unknown([word], program.at)
         if text.startswith("-") and len(text) > 1:
             name, equals, _ = text.partition("=")
             if equals:
@@ -174,12 +169,44 @@ def told(program: LaunchProgram) -> ParsedCommand:
             elif name in SWEEPS or not words or _OVERRIDE.fullmatch(plain(words[0])) or plain(words[0]).startswith("-"):
                 found.options[name.lstrip("-")] = ()
             else:
+                refuse_unknown(words[:1], program.at)
                 found.options[name.lstrip("-")] = words.pop(0)
-        elif _OVERRIDE.fullmatch(text):
-            found.overrides.append(word)
         else:
             found.others.append(word)
     return found
+
+
+def refuse_unknown(words: Sequence[Text], at: Location) -> None:
+    """End the reading where a value is not known, or was computed from a variable that nobody set.
+
+    Raises:
+        MissingError: one is, with all variables that are wanted.
+    """
+    for word in words:
+        if (piece := problem(word)) is not None:
+            shown = plain(word).partition("=")[0] or "a part of the command line"
+            wanted = sorted(piece.names)
+            hint = (
+                said("{given}, or run the script in isolation with --trace", given=given_with(wanted))
+                if wanted
+                else "set the variable that decides it with --env NAME=VALUE, or run the script in isolation with --trace"
+            )
+            raise MissingError(
+                said("rlctl cannot work out '{shown}': {problem}", shown=shown, problem=piece.problem),
+                at=piece.at if piece.at.file else at,
+                hint=hint,
+                wanted=wanted,
+            )
+    used = {name: place_of(word, at) for word in words for name in sorted(unset(word))}
+    if used:
+        lines = ", ".join(said("${name} (line {line})", name=name, line=at.line) for name, at in used.items())
+        raise MissingError(
+            said("the command uses {count} variables that are not set: {lines}", count=len(used), lines=lines)
+            if len(used) > 1
+            else said("the command uses {lines}, which is not set", lines=lines),
+            at=next(iter(used.values())),
+            wanted=used,
+        )
 
 
 def is_override(text: str) -> bool:

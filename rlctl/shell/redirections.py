@@ -65,6 +65,8 @@ class Redirections(Statements):
         if right is None or (status is not None and status is (sign.type == "||")):
             return status
         if status is None:
+            if text := self._trainer_in(script, [right]):
+                self.undecided.refuse(script, here.parent, text)
             self.undecided.branches(script, here.parent, [right])
             return None
         return self.statement(script, right)

@@ -6,7 +6,7 @@ value that is not known, with the line. A check that only prints and exits is ta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -14,10 +14,17 @@ from rlctl.common.errors import DocumentError, Location
 from rlctl.common.messages.reasons import said
 from rlctl.shell.calls import Calls
 from rlctl.shell.flow import Flow
+from rlctl.shell.launch import program_of
 from rlctl.shell.state import MissingError, State
 from rlctl.shell.statements import Command, End, Return
 from rlctl.shell.syntax import parse
 from rlctl.shell.text import Text
+
+
+def is_program(command: Command) -> bool:
+    """Whether a command starts a program of Python, behind whatever starts it."""
+    program = program_of(command.words, command.at)
+    return program is not None and (program.name.endswith(".py") or "." in program.name)
 
 
 class _Reader(Flow, Calls):
@@ -46,6 +53,7 @@ def read_script(
     arguments: Sequence[Text] = (),
     environment: Mapping[str, str],
     given: Mapping[str, str] | None = None,
+    is_trainer: Callable[[Command], bool] = is_program,
 ) -> ScriptReading:
     """Read a script to its end.
 
@@ -54,16 +62,17 @@ def read_script(
         name: its file name, for messages and ``$0``.
         arguments: what follows the script on the command line.
         environment: what a variable is that the script does not set.
-        given: variables given for this reading, which win.
+        given: variables given for this reading, which keep their values.
+        is_trainer: whether a command is one whose start a condition that is not decided may decide.
 
     Raises:
         DocumentError: it is no bash script, or says something that reading alone cannot decide.
     """
     state = State(name, list(arguments), environment, given or {})
     try:
-        return _whole(text, state)
+        return _whole(text, state, is_trainer)
     except MissingError as error:
-        wanted = survey(text, name, arguments=arguments, environment=environment, given=given)
+        wanted = survey(text, name, arguments=arguments, environment=environment, given=given, is_trainer=is_trainer)
         if len(wanted) < 2:
             raise
         message = said(
@@ -72,8 +81,8 @@ def read_script(
         raise MissingError(message, at=error.at, wanted=wanted) from None
 
 
-def _whole(text: str, state: State) -> ScriptReading:
-    reader = _Reader(state)
+def _whole(text: str, state: State, is_trainer: Callable[[Command], bool]) -> ScriptReading:
+    reader = _Reader(state, is_trainer)
     script = parse(text, state.script)
     try:
         reader.block(script, script.root)
@@ -91,11 +100,12 @@ def survey(
     arguments: Sequence[Text] = (),
     environment: Mapping[str, str],
     given: Mapping[str, str] | None = None,
+    is_trainer: Callable[[Command], bool] = is_program,
 ) -> dict[str, tuple[Location, str]]:
     """Every variable and argument that a script ends without, where and why: it is read on as far as that can be."""
     state = State(name, list(arguments), environment, given or {}, surveys=True)
     with suppress(DocumentError):
-        _whole(text, state)
+        _whole(text, state, is_trainer)
     return state.missing
 
 

@@ -11,7 +11,7 @@ from rlctl.common.errors import DocumentError, Location
 from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import said
 from rlctl.common.secrets import is_secret, is_secret_name
-from rlctl.shell.text import Piece, Text, from_environment, from_secret, literal, plain, problem
+from rlctl.shell.text import Piece, Text, from_environment, from_secret, literal, named, plain, problem, unknown
 
 Value = Text | list[Text]
 """A variable's value: a text, or the items of an array."""
@@ -115,8 +115,12 @@ class State:
     """Variables that the script has made readonly."""
     unset: dict[str, Location] = field(default_factory=dict)
     """Variables that nobody set, and which the script used as empty."""
+    unread: dict[str, Location] = field(default_factory=dict)
+    """Statements that set variables in ways that are not read, such as ``source`` of a file that does not exist."""
     assumed: dict[str, Location] = field(default_factory=dict)
     """What was taken for granted, in words."""
+    decided_by: dict[str, str] = field(default_factory=dict)
+    """The options that decide what was taken for granted, where there are some."""
     secrets: dict[str, str] = field(default_factory=dict)
     """Values of secrets that the script holds, by the name of the variable."""
 
@@ -136,14 +140,14 @@ class State:
         return next((each for each in places if each in self.files), None)
 
     def look_up(self, name: str, at: Location) -> Value | None:
-        """The value of a variable; None where it is not set."""
+        """The value of a variable; None where it is not set. One that is given keeps its value, whatever the script assigns."""
+        if name in self.given:
+            place, value = Location(f"--env {name}"), self.given[name]
+            return from_secret(name, None, place) if is_secret(name, value) else literal(value, place)
         if name in self.variables:
             return self.variables[name]
         if name in self.removed:
             return None
-        if name in self.given:
-            place, value = Location(f"--env {name}"), self.given[name]
-            return from_secret(name, None, place) if is_secret(name, value) else literal(value, place)
         if name in NEVER:
             return (
                 Piece(
@@ -173,15 +177,24 @@ class State:
         """
         value = self.look_up(name, at)
         if value is None:
+            if name.startswith("SLURM_") and name not in self.removed:
+                return unknown(said("Slurm sets ${name} where the script runs", name=name), at, name)
             if self.strict:
                 return self.lacks(
                     name, at, "set -u", said("${name} is not set, which ends the script here (set -u)", name=name)
                 )
-            self.unset.setdefault(name, at)
-            return (Piece("", at, names=frozenset({name})),)
+            return self.not_set(name, at)
         if isinstance(value, list):
             return value[0] if value else ()
         return value
+
+    def not_set(self, name: str, at: Location) -> Text:
+        """What stands for a variable or an argument that nobody set: to bash an empty text."""
+        if name in self.removed:
+            return ()
+        self.unset.setdefault(name, at)
+        symbol = "" if name.isdecimal() else f"${{oc.env:{name}}}"
+        return (Piece("", at, symbol, frozenset({name}), frozenset({name})),)
 
     def lacks(self, name: str, at: Location, why: str, message: str) -> Text:
         """What stands for a variable or an argument without which the script ends, in a survey.
@@ -213,6 +226,7 @@ class State:
             )
         if name in self.odd:
             value, append = self.odd[name], False
+        value = [named(item, name) for item in value] if isinstance(value, list) else named(value, name)
         if append:
             old = self.look_up(name, Location(self.script)) or ()
             if isinstance(value, list):
@@ -233,6 +247,16 @@ class State:
         """``unset``, which a variable that is readonly survives."""
         if name not in self.fixed:
             self.remove(name)
+
+    def leave_unread(self, shown: str, why: str, at: Location) -> None:
+        """Note a statement that may set variables, and which is not read."""
+        self.unread.setdefault(shown, at)
+        self.assumed.setdefault(
+            said(
+                "assumed that '{shown}' changes no variable that the script itself sets ({why})", shown=shown, why=why
+            ),
+            at,
+        )
 
     def remove(self, name: str) -> None:
         """Unset a variable."""

@@ -7,10 +7,10 @@ is in ``flow``, commands are in ``calls``, redirections in ``redirections``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rlctl.common.errors import DocumentError, Location
@@ -19,8 +19,8 @@ from rlctl.shell.assignments import HINT, Assignments
 from rlctl.shell.conditions import Conditions, Status
 from rlctl.shell.state import State
 from rlctl.shell.syntax import Script
-from rlctl.shell.text import Text
-from rlctl.shell.undecided import Undecided
+from rlctl.shell.text import Text, plain
+from rlctl.shell.undecided import Undecided, program_in
 from rlctl.shell.words import Words
 
 _MAX_STEPS = 20_000
@@ -60,6 +60,8 @@ class Command:
     words: tuple[Text, ...]
     at: Location
     folder: str
+    vanished: Mapping[str, Location] = field(default_factory=dict)
+    """Variables that nobody set and which are words of it, so that these are none."""
 
 
 class End(Exception):
@@ -83,8 +85,9 @@ class Return(Exception):
 class Statements(ABC):
     """Reads statements in a state."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, is_trainer: Callable[[Command], bool]) -> None:
         self.state = state
+        self.is_trainer = is_trainer
         self.commands: list[Command] = []
         self.ended: Location | None = None
         self.failed = ""
@@ -106,6 +109,8 @@ class Statements(ABC):
         """In how many conditions a failure decides something, so that it ends nothing."""
         self._substituted: Status = True
         """The status of the last ``$( )``."""
+        self._vanished: Mapping[str, Location] = {}
+        """Those of the command that is run."""
         self._merged = 0
         """How many ``2>&1`` send errors where the output goes."""
 
@@ -144,6 +149,29 @@ class Statements(ABC):
             self._loops, self.ended = loops, ended
             for name, value in kept.items():
                 setattr(state, name, value)
+
+    def _trainer_in(self, script: Script, nodes: Sequence[Any]) -> str:
+        """The trainer that statements would start, by running them on a copy of the state; empty if they start none."""
+        state, count, ended, failed = self.state, len(self.commands), self.ended, self.failed
+        kept = {name: copy(value) for name, value in vars(state).items()}
+        kept["frames"] = [dict(each) for each in state.frames]
+        output, self.output = self.output, []
+        loops, self._loops = self._loops, 0
+        is_whole = False
+        try:
+            self._statements(script, nodes)
+            is_whole = True
+        except (End, Return):
+            is_whole = True
+        except DocumentError:
+            pass  # what was read until then counts, and of the rest what its text shows
+        finally:
+            self.output, self._loops, self.ended, self.failed = output, loops, ended, failed
+            vars(state).update(kept)
+            started, self.commands[count:] = self.commands[count:], []
+        found = next((" ".join(map(plain, command.words)) for command in started if self.is_trainer(command)), "")
+        shown = next((text for node in nodes if (text := program_in(script, node))), "") if not is_whole else ""
+        return (found or shown)[:60]
 
     def statement(self, script: Script, node: Any) -> Status:
         self._steps += 1

@@ -8,7 +8,7 @@ what is computed from it is not known.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rlctl.common.errors import Location
@@ -30,6 +30,8 @@ class Piece:
     """How it is written so that the environment still decides it; empty where it is what it is."""
     names: frozenset[str] = frozenset()
     """The environment variables that it depends on."""
+    unset: frozenset[str] = frozenset()
+    """The variables and arguments that nobody set and which it was computed from, as empty texts."""
     problem: str = ""
     """Why it cannot be known by reading."""
     secret: str = ""
@@ -46,9 +48,16 @@ def literal(text: str, at: Location) -> Text:
     return (Piece(text, at),) if text else ()
 
 
-def unknown(problem: str, at: Location) -> Text:
-    """A text that reading alone does not tell."""
-    return (Piece("", at, problem=problem),)
+def unknown(problem: str, at: Location, *names: str) -> Text:
+    """A text that reading alone does not tell; the variables that would decide it, if they were given."""
+    return (Piece("", at, names=frozenset(names), problem=problem),)
+
+
+def named(text: Text, name: str) -> Text:
+    """A text whose unknown parts are decided by the variable that holds it, unless another one decides them."""
+    return tuple(
+        replace(piece, names=frozenset({name})) if piece.problem and not piece.names else piece for piece in text
+    )
 
 
 def unknown_items(problem: str, at: Location) -> list[Text]:
@@ -69,6 +78,11 @@ def symbolic(text: Text) -> str:
 def names(text: Text) -> frozenset[str]:
     """The environment variables that a text depends on."""
     return frozenset().union(*(piece.names for piece in text))
+
+
+def unset(text: Text) -> frozenset[str]:
+    """The variables that nobody set and which a text was computed from."""
+    return frozenset().union(*(piece.unset for piece in text))
 
 
 def problem(text: Text) -> Piece | None:
@@ -101,7 +115,7 @@ def changed(text: Text, result: str, at: Location) -> Text:
     if (piece := hidden(text)) is not None:
         return (piece,)
     place = text[0].at if text else at
-    return (Piece(result, place, names=names(text)),)
+    return (Piece(result, place, names=names(text), unset=unset(text)),)
 
 
 def unquoted(text: Text) -> Text:
@@ -149,25 +163,26 @@ def words(text: Text) -> list[Text]:
     """A text split as the shell does, at blanks that came out of expansions."""
     found: list[list[Piece]] = []
     current: list[Piece] | None = None
+    empty: list[Piece] = []
+    """Variables that are not set, before a word or where there is none."""
     for piece in text:
         if piece.quoted or piece.problem:
-            current = [*(current or []), piece]
+            current, empty = [*(current or empty), piece], []
             continue
         parts = re.split(r"[ \t\n]+", piece.text)
         if len(parts) == 1:
-            current = [*(current or []), piece] if piece.text else current
+            if piece.text or (piece.unset and current is not None):
+                current, empty = [*(current or empty), piece], []
+            elif piece.unset:
+                empty.append(piece)
             continue
         for index, part in enumerate(parts):
             if index and current is not None:
                 found.append(current)
                 current = None
+            empty = empty if not index else []
             if part:
-                current = [*(current or []), replace(piece, text=part, symbol="")]
+                current, empty = [*(current or empty), replace(piece, text=part, symbol="")], []
     if current is not None:
         found.append(current)
     return [tuple(word) for word in found]
-
-
-def dependences(texts: Iterable[Text]) -> frozenset[str]:
-    """The environment variables that texts depend on."""
-    return frozenset().union(*(names(text) for text in texts))

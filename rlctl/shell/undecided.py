@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
-from rlctl.common.errors import DocumentError
+from rlctl.common.errors import DocumentError, Location
 from rlctl.common.messages.reasons import said
 from rlctl.shell import builtins
 from rlctl.shell.arithmetic import assigned
 from rlctl.shell.assignments import ASSIGNMENT, HINT, odd_flags, refuse_reference
-from rlctl.shell.state import State
+from rlctl.shell.state import State, given_with
 from rlctl.shell.syntax import Script
-from rlctl.shell.text import unknown, unknown_items
+from rlctl.shell.text import problem, unknown, unknown_items
 
+_IS_HOOK = re.compile(r"""eval "?(\$\([^()]*\)|`[^`]*`)"?""")
+"""What a program prints for the shell, as conda does."""
+_USED = re.compile(r"\$\{?[#!]?([A-Za-z_]\w*)")
 _NAMES = re.compile(r"(?<![\w-])[A-Za-z_]\w*")
 _LOOPS = ("for_statement", "while_statement", "c_style_for_statement")
 _SETTERS = ("let", "read", "mapfile", "readarray", "printf", "getopts")
@@ -35,32 +38,59 @@ class Undecided:
 
     def branches(self, script: Script, condition: Any, branches: Sequence[Any]) -> None:
         """Branches that may run or not: what they set is unknown."""
-        shown = " ".join(script.text(condition).split("\n")[0].split())[:60]
-        why = said("it depends on '{shown}', which only running the script can decide", shown=shown)
+        why = said(
+            "it depends on '{shown}', which only running the script can decide", shown=first_line(script, condition)
+        )
         for branch in branches:
-            if (launch := program_in(script, branch)) is not None:
-                raise DocumentError(
-                    said(
-                        "whether '{launch}' is started depends on '{shown}', which only running the script can decide",
-                        launch=launch,
-                        shown=shown,
-                    ),
-                    at=script.at(branch),
-                    hint=HINT,
-                )
             if (leaving := _leaving(branch, int(condition.type in _LOOPS))) is not None:
                 raise DocumentError(
                     said("rlctl cannot tell whether the loop continues: {why}", why=why),
                     at=script.at(leaving),
-                    hint=HINT,
+                    hint=self.hint(script, condition),
                 )
             self.assume_passed(script, condition, branch)
             self._taint(script, branch, why)
 
+    def refuse(self, script: Script, condition: Any, launch: str) -> NoReturn:
+        """End the reading: a condition that is not decided decides which trainer is started, or how often."""
+        raise DocumentError(
+            said(
+                "whether '{launch}' is started depends on '{shown}', which only running the script can decide",
+                launch=launch,
+                shown=first_line(script, condition),
+            ),
+            at=script.at(condition),
+            hint=self.hint(script, condition),
+        )
+
+    def assume(self, script: Script, condition: Any, *, holds: bool) -> None:
+        """Note that a condition is decided so that the trainer is started."""
+        shown = first_line(script, condition)
+        told = (
+            said("assumed that '{shown}' succeeds, because only then a trainer is started", shown=shown)
+            if holds
+            else said("assumed that '{shown}' fails, because only then a trainer is started", shown=shown)
+        )
+        self.state.assumed.setdefault(told, script.at(condition))
+        if wanted := self._wanted(script, condition):
+            self.state.decided_by[told] = " ".join(f"--env {name}=VALUE" for name in wanted)
+
+    def hint(self, script: Script, condition: Any) -> str:
+        """How a person decides a condition: by the variables in it that are not known."""
+        if not (wanted := self._wanted(script, condition)):
+            return HINT
+        return said("{given}, or run the script in isolation with --trace", given=given_with(wanted))
+
+    def _wanted(self, script: Script, condition: Any) -> list[str]:
+        nowhere = Location("")
+        values = {name: self.state.look_up(name, nowhere) for name in _USED.findall(script.text(condition))}
+        items = {name: value if isinstance(value, list) else [value or ()] for name, value in values.items()}
+        return [name for name in items if any(map(problem, items[name]))]
+
     def assume_passed(self, script: Script, condition: Any, branch: Any) -> None:
         """Note that a branch with ``return`` is not taken: one with ``exit`` starts nothing if it is."""
         if _returns(branch):
-            shown = " ".join(script.text(condition).split("\n")[0].split())[:60]
+            shown = first_line(script, condition)
             self.state.assumed.setdefault(
                 said("assumed that '{shown}' lets the function continue", shown=shown), script.at(condition)
             )
@@ -104,12 +134,10 @@ class Undecided:
             self.state.arguments = unknown_items(why, script.at(node))
             self.state.arguments_set += 1
         elif name in ("source", "."):
-            shown = " ".join(script.text(node).split())
-            self.state.assumed.setdefault(
-                said("assumed that '{shown}' sets nothing that the command uses ({why})", shown=shown, why=why),
-                script.at(node),
-            )
-        elif name in builtins.UNREAD:
+            self.state.leave_unread(" ".join(script.text(node).split()), why, script.at(node))
+        elif name == "eval" and _IS_HOOK.fullmatch(text := " ".join(script.text(node).split())):
+            self.state.leave_unread(text, why, script.at(node))
+        elif name == "eval" or name in builtins.UNREAD:
             raise DocumentError(
                 said("rlctl does not evaluate '{name}' here", name=name), at=script.at(node), hint=builtins.TRACE
             )
@@ -129,10 +157,17 @@ def _leaving(node: Any, inside: int = 0) -> Any:
     return next((found for child in node.children if (found := _leaving(child, inside)) is not None), None)
 
 
+def first_line(script: Script, node: Any) -> str:
+    """The beginning of a statement, for a message."""
+    return " ".join(script.text(node).split("\n")[0].split())[:60]
+
+
 def program_in(script: Script, node: Any) -> str | None:
     """The first command in a node that starts a trainer, as far as its source shows."""
     if node.type == "command":
         text = " ".join(script.text(node).split())
+        if re.match(r"(echo|printf|cat|:)\b", text):
+            return None
         if re.search(r"(^|\s)(python3?\s+(-u\s+)?(-m\s+\S|\S+\.py)|torchrun|trinity\s+run|ray\s+job)", text):
             return text[:60]
         return None

@@ -24,12 +24,14 @@ from rlctl.shell.text import (
     hidden,
     joined,
     literal,
+    names,
     open_end,
     plain,
     problem,
     quoted,
     unknown,
     unquoted,
+    unset,
     words,
 )
 
@@ -66,6 +68,8 @@ class Words:
         self._depth = 0
         self._protects = False
         """Whether quoted parts of the word that is scanned next are escaped, as those of a pattern."""
+        self.vanished: dict[str, Location] = {}
+        """Variables that nobody set where a word was nothing else, so that there is no word."""
         self._bare: list[str] | None = None
         """Where the text of the word that is scanned next goes that is neither in quotes nor expanded."""
 
@@ -77,7 +81,9 @@ class Words:
         current: list[Piece] = []
         for part in [*parts, _BREAK]:
             if isinstance(part, _Break):
-                found += self._split(tuple(current), at)
+                split = self._split(tuple(current), at)
+                self.vanished |= dict.fromkeys(unset(tuple(current)), at) if not split else {}
+                found += split
                 current = []
             else:
                 current.append(part)
@@ -252,9 +258,8 @@ class Words:
                 return self.state.lacks(
                     name, at, "", said("the script needs an argument ${name}, which is not given", name=name)
                 )
-            if found is None:
-                self.state.unset.setdefault(name, at)
-                return (Piece("", at, names=frozenset({name})),)
+            if found is None and not self.state.calls:
+                return self.state.not_set(name, at)
             return found or ()
         if not _NAME.fullmatch(name):
             return unknown(said("what ${name} is can only be known by running the script", name=name), at)
@@ -409,12 +414,14 @@ class Words:
             value = from_secret(name, below, at) if is_hidden else from_environment(name, plain(found), below, at)
             value = unquoted(value)
         elif in_environment and problem(default) is None and not _holds_quoted_blanks(default):
-            value = from_environment(name, plain(default), default, at)
+            value = tuple(
+                replace(piece, unset=unset(default)) for piece in from_environment(name, plain(default), default, at)
+            )
             if value[0].secret:
                 self.state.secrets[name] = plain(default)
             value = value if default and all(piece.quoted for piece in default) else unquoted(value)
         elif found or in_environment:
-            depends = _names_of(found) if found else frozenset({name})
+            depends = names(found) if found else frozenset({name})
             value = tuple(replace(piece, names=piece.names | depends, symbol="") for piece in default)
         if sign[-1] == "=":
             self.state.assign(name, value)
@@ -516,8 +523,8 @@ class Words:
             return unknown(said("$(({source})): {error}", source=source.strip()[:40], error=error), at)
         if bad:
             return (bad[0],)
-        names = frozenset().union(*(_names_of(text) for text in depends))
-        return (Piece(str(result), at, names=names),)
+        used = tuple(piece for text in depends for piece in text)
+        return (Piece(str(result), at, names=names(used), unset=unset(used)),)
 
 
 EMPTY: Text = (Piece("", Location("")),)
@@ -527,10 +534,6 @@ EMPTY: Text = (Piece("", Location("")),)
 def _holds_quoted_blanks(text: Text) -> bool:
     """Whether a text has a blank at which the shell does not split it."""
     return any(piece.quoted and re.search(r"\s", piece.text) for piece in text) and any(not p.quoted for p in text)
-
-
-def _names_of(text: Text) -> frozenset[str]:
-    return frozenset().union(*(piece.names for piece in text))
 
 
 def _shown(text: Text, *, in_double: bool) -> list[_Part]:

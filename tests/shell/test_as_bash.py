@@ -114,6 +114,15 @@ OUTPUTS = (
     "X=$(printf -- '--%s=%s ' a 1 b 2); printf -v Y '%s,' a b; trainer $X ${Y%,}",
     "trainer $(basename / ) $(basename .c .c)",
 )
+EMPTY = (
+    "A=$(false); if [ -z $A ]; then A=1; fi; trainer $A",
+    'eval \'A=1; B="x y"\'; eval C=\\$A; trainer $A "$B" $C',
+    'A=${U:-d} B=${U-e} C=${U:+f} D=${HOME:+g}; : ${E:=h}; trainer a=$U b="$U" $A $B x$C $D $E ${#U} $((U + 1)) ${U%x}y $U',
+    'A=$U$U; trainer ${A:-z} "$A" p$A $A; [ -z $A ] && trainer ${A}q',
+    "unset HOME; trainer x${HOME}y ${HOME:-z}",
+    "set -u; trainer ${U:-d} ${U-e} x${U:+f} ${1+g}",
+    'f() { trainer a$1 ${2:-b} "$*"; }; f',
+)
 PROCESSES = (
     "A=1; export B=2; trainer $(bash -c 'echo a=$A b=$B')",
     "A=1; trainer $(A=2 bash -c 'echo $A')",
@@ -125,7 +134,8 @@ PROCESSES = (
 
 @needs_bash
 @pytest.mark.parametrize(
-    "script", [*(f"set -e; {script}" for script in FAILURES), *STATUSES, *PATTERNS, *WORDS, *OUTPUTS, *PROCESSES]
+    "script",
+    [*(f"set -e; {script}" for script in FAILURES), *STATUSES, *PATTERNS, *WORDS, *OUTPUTS, *EMPTY, *PROCESSES],
 )
 def test_a_script_starts_what_bash_starts(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -430,11 +430,14 @@ def test_what_only_running_could_tell_is_not_guessed(script: str) -> None:
     [
         ("set -u\n\ntrainer $NOT_SET", 3, "NOT_SET is not set"),
         ("A=1\n: ${PLACE:?where to}\ntrainer", 2, "where to"),
-        ("A=1\neval $A", 2, "eval"),
+        ('A=1\neval "B=$(x)"', 2, "eval"),
+        ("A=1\nif [ -f x ]; then eval $A; fi", 2, "eval"),
         ("A=1\ntrainer 'x", 2, "cannot be read"),
         ("if true; then\n  trainer", 1, "bash script"),
-        ("source env.sh\ntrainer", 1, "env.sh"),
-        ("if [ -f x ]; then\n  python3 -m m a=1\nfi", 2, "only running"),
+        ("A=1\nif [ -f x ]; then\n  python3 -m m.a\nelse\n  python3 -m m.b\nfi", 2, "only running"),
+        ("case $(x) in a) python3 m.py;; b) python3 m.py b=1;; esac", 1, "only running"),
+        ("for i in $(x); do\n  python3 m.py\ndone", 1, "only running"),
+        ("f() { python3 m.py $1; }\nif [ -f x ]; then f a; else f b; fi", 2, "only running"),
         ("while true; do A=1; done", 1, "turns"),
         ("A=1\nfor (( i=0; i<1200; i++ )); do :; done", 2, "turns"),
         ("A=1\ncase a in a) A=2 ;;& *) A=3 ;; esac", 2, ";;&"),
@@ -716,3 +719,100 @@ def test_a_file_that_may_not_be_read_is_unknown_and_never_empty(
 @pytest.mark.parametrize("command", ["git rev-parse HEAD", "curl -s http://x", "ulimit -n", "cat x.txt", "tee x"])
 def test_what_a_program_prints_is_unknown_and_never_empty(command: str) -> None:
     assert problem(read(f"X=$({command} 2>/dev/null); trainer a=$X").commands[-1].words[1]) is not None
+
+
+UNDECIDED = {
+    "if [ -f x ]; then\n  python3 m.py a\nfi": ("a", "succeeds"),
+    "if [ -f x ]; then echo python3 m.py; else python3 m.py a; fi": ("a", "fails"),
+    "if [ -f x ]; then\n  :\nelif [ -f y ]; then\n  python3 m.py a\nelse\n  exit 1\nfi": ("a", "succeeds"),
+    "[ -f x ] && python3 m.py a": ("a", "succeeds"),
+    "[ -f x ] || python3 m.py a": ("a", "fails"),
+    "case $(x) in\n  a) A=1; python3 m.py a$A;;\n  *) exit 1;;\nesac": ("a1", "$(x) in a)"),
+    'L=(python3)\nif [ -f x ]; then "${L[@]}" m.py a; fi': ("a", "succeeds"),
+    "f() { python3 m.py a; }\nif [ -f x ]; then f; fi": ("a", "succeeds"),
+}
+
+
+@pytest.mark.parametrize("script", UNDECIDED, ids=str)
+def test_the_only_branch_that_starts_a_trainer_is_taken_and_that_is_told(script: str) -> None:
+    reading = read(script)
+    assert [plain(command.words[-1]) for command in reading.commands] == [UNDECIDED[script][0]]
+    assert any(UNDECIDED[script][1] in told for told in reading.state.assumed)
+
+
+def test_what_a_branch_that_is_not_taken_does_changes_nothing() -> None:
+    reading = read("A=1; if [ -f x ]; then A=2; cd /; cat > f <<E\nE\nexit 1; else python3 m.py $A; fi; trainer $A")
+    assert [[plain(word) for word in command.words] for command in reading.commands] == [
+        ["python3", "m.py", "1"],
+        ["trainer", "1"],
+    ]
+    assert reading.state.files == {}
+
+
+def test_every_branch_after_a_condition_that_is_not_decided_is_unknown() -> None:
+    words = read("if false; then :; elif [ -f x ]; then A=1; else A=2; B=2; fi\ntrainer x$A y$B").commands[-1].words
+    assert [problem(word) is not None for word in words] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "N=$(x)\ntrainer $N",
+        "N=1\ntrainer $N",
+        "if [ -f x ]; then N=1; fi\ntrainer $N",
+        "read N\nfor i in a; do export N=2; done\nunset N\ntrainer $N",
+        "N=(1 2)\ntrainer ${N[@]}",
+        "f() { local N=3; trainer $N; }\nf",
+        "trainer $N",
+    ],
+)
+def test_a_variable_that_is_given_keeps_its_value_whatever_is_assigned(script: str) -> None:
+    assert [plain(word) for word in read(script, N="8").commands[-1].words] == ["trainer", "8"]
+
+
+def test_what_is_not_known_names_the_variable_that_decides_it() -> None:
+    word = read("A=$(x)\nB=y$A\ntrainer $B").commands[-1].words[1]
+    assert [sorted(piece.names) for piece in word if piece.problem] == [["A"]]
+    with pytest.raises(DocumentError) as caught:
+        read("D=$(x)\nif [ $D = a ]; then python3 m.py a; else python3 m.py b; fi")
+    assert "--env D=VALUE" in caught.value.hint
+    given = read("D=$(x)\nif [ $D = a ]; then python3 m.py a; else python3 m.py b; fi", D="b")
+    assert [plain(word) for word in given.commands[-1].words] == ["python3", "m.py", "b"]
+
+
+def test_what_nobody_set_is_known_from_what_is_empty() -> None:
+    words = read('E=; trainer a=$U b=$E c=${U%x}d e=$((U+1)) $U "$1" ${U:-x}').commands[-1].words
+    assert [sorted(piece.unset for piece in word if piece.unset) for word in words] == [
+        [], [{"U"}], [], [{"U"}], [{"U"}], [{"1"}], [],
+    ]  # fmt: skip
+    assert [symbolic(word) for word in words[1:3]] == ["a=${oc.env:U}", "b="]
+    assert list(read("trainer a $U $E").commands[-1].vanished) == ["U", "E"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "source ~/miniconda3/etc/profile.d/conda.sh",
+        '. "$(conda info --base)/etc/profile.d/conda.sh"',
+        "[ -f .env ] && . .env",
+        "if [ -f .env ]; then source .env; fi",
+        'eval "$(conda shell.bash hook)"',
+        'if [ -f x ]; then eval "$(conda shell.bash hook)"; fi',
+        "source env.sh || exit 1",
+    ],
+)
+def test_a_file_that_is_not_there_is_assumed_to_change_nothing_and_may_set_what_is_not_set(statement: str) -> None:
+    reading = read(f"set -e\nA=1\n{statement}\ntrainer $A")
+    assert [plain(word) for word in reading.commands[-1].words] == ["trainer", "1"]
+    assert [at.line for at in reading.state.unread.values()] == [3]
+    assert any("changes no variable" in told for told in reading.state.assumed)
+
+
+def test_a_file_next_to_the_script_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text("A=7\n")
+    script = "[ -f .env ] && . .env; if [ -d data ]; then B=1; fi; rm -f .env; [ -f .env ] && C=1; trainer $A x$B y$C"
+    (tmp_path / "run.sh").write_text(script)
+    words = read(script).commands[-1].words
+    assert plain(words[1]) == "7"
+    assert [problem(word) is not None for word in words] == [False, False, True, True]

@@ -54,7 +54,7 @@ bad-value_reason = '{ $key }' { $reason }
 
 unresolved = '{ $key }' cannot be resolved: { $reason }
     .about = An expression such as ${ "{" }oc.env:NAME{ "}" } has no value on this machine.
-    .hint = set the variable, or give a default: ${ "{" }oc.env:NAME,default{ "}" }
+    .hint = set the variable, or give a default: ${ "{" }oc.env:NAME,default{ "}" }; for a launch script give --env NAME=VALUE
 unresolved_key = '{ $key }' is { $value }, which cannot be resolved: { $reason }
     .hint = name a key that exists, or write the value
 
@@ -156,8 +156,33 @@ exports = the script sets { $variables } for its programs; they are not part of 
     .about = Environment variables that the script sets for the run.
     .hint = set them where the run starts
 
-unset = ${ $variable } is not set, so the script uses an empty string
+unset = { $case ->
+        [value] ${ $variable } is not set; the command uses it for { $keys }
+       *[word] ${ $variable } is not set, so the command gets nothing in its place
+    }{ $source ->
+        [none] { "" }
+       *[other] {" "}('{ $source }' may set it)
+    }
     .about = A variable of the script is not set on this machine.
+
+run-name = { $key } is known only when the script runs: { $reason }. rlctl uses '{ $value }'
+    .about = A name or an output folder that the script computes when it runs.
+    .hint = { $key }=NAME after the script's name sets it
+
+lost-overrides = { $why ->
+        [comment] the comment in line { $line } ends the command
+        [blank] the blank line { $line } ends the command
+       *[backslash] line { $line } has no backslash at its end, which ends the command
+    }, so the trainer does not get { $count ->
+        [one] { $words }
+       *[other] { $count } settings: { $words }
+    }
+    .about = Lines after the end of a command look like its overrides; bash takes each for a command of its own.
+    .hint = { $why ->
+        [comment] move the comment above the command
+        [blank] remove the blank line
+       *[backslash] end the line with a backslash
+    }
 
 option = { $program } gets the option '{ $word }', which rlctl does not read
     .about = An option or argument of the command that rlctl does not read.

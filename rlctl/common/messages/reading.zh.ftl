@@ -54,7 +54,7 @@ bad-value_reason = '{ $key }' { $reason }
 
 unresolved = 无法解析 '{ $key }'：{ $reason }
     .about = ${ "{" }oc.env:NAME{ "}" } 这样的表达式在本机没有值。
-    .hint = 设置该变量，或给出默认值：${ "{" }oc.env:NAME,default{ "}" }
+    .hint = 设置该变量，或给出默认值：${ "{" }oc.env:NAME,default{ "}" }；启动脚本请用 --env NAME=值
 unresolved_key = '{ $key }' 是 { $value }，无法解析：{ $reason }
     .hint = 引用一个存在的键，或直接写出值
 
@@ -147,8 +147,33 @@ exports = 脚本为它启动的程序设置了 { $variables }；它们不属于�
     .about = 脚本为运行设置的环境变量。
     .hint = 请在启动训练的地方设置它们
 
-unset = 没有设置 ${ $variable }，脚本把它当作空字符串
+unset = { $case ->
+        [value] 没有设置 ${ $variable }，而命令把它用于 { $keys }
+       *[word] 没有设置 ${ $variable }，命令在这里得不到任何内容
+    }{ $source ->
+        [none] { "" }
+       *[other] （'{ $source }' 可能会设置它）
+    }
     .about = 脚本的某个变量在本机没有设置。
+
+run-name = { $key } 只有在脚本运行时才能确定：{ $reason }。rlctl 使用 '{ $value }'
+    .about = 脚本运行时才算出的名称或输出文件夹。
+    .hint = 在脚本名之后写 { $key }=名称 可以指定
+
+lost-overrides = { $why ->
+        [comment] 第 { $line } 行的注释结束了命令
+        [blank] 第 { $line } 行是空行，结束了命令
+       *[backslash] 第 { $line } 行末尾没有反斜杠，命令在此结束
+    }，训练程序得不到 { $count ->
+        [one] { $words }
+       *[other] 以下 { $count } 项设置：{ $words }
+    }
+    .about = 命令结束之后的行看起来是它的参数；bash 把每一行当作单独的命令。
+    .hint = { $why ->
+        [comment] 请把注释移到命令上方
+        [blank] 请删除空行
+       *[backslash] 请在行末加上反斜杠
+    }
 
 option = { $program } 带有选项 '{ $word }'，rlctl 不读取它
     .about = 命令中有 rlctl 不读取的选项或参数。

@@ -44,13 +44,21 @@ class Traced:
     """The end of what it printed on stderr."""
 
 
-def trace(script: str, arguments: Sequence[str], environment: Mapping[str, str], *, seconds: int = SECONDS) -> Traced:
+def trace(
+    script: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    fixed: Mapping[str, str] | None = None,
+    seconds: int = SECONDS,
+) -> Traced:
     """Run a script in the sandbox.
 
     Args:
         script: path of the file.
         arguments: what it is given.
         environment: the variables it sees.
+        fixed: variables that keep their values, whatever the script assigns.
         seconds: when it is ended.
 
     Raises:
@@ -60,7 +68,7 @@ def trace(script: str, arguments: Sequence[str], environment: Mapping[str, str],
     with tempfile.TemporaryDirectory() as folder:
         try:
             command = ["bash", f"{stand_ins.FOLDER}/main.sh", str(seconds), script, *arguments]
-            result = run(command, _profile(script, environment, seconds, Path(folder)))
+            result = run(command, _profile(script, environment, fixed or {}, seconds, Path(folder)))
         except SandboxUnavailable as error:
             raise DocumentError(
                 said("cannot be traced: {message}; nothing was run", message=error.message),
@@ -76,16 +84,18 @@ def trace(script: str, arguments: Sequence[str], environment: Mapping[str, str],
     return _traced(result, at)
 
 
-def _profile(script: str, environment: Mapping[str, str], seconds: float, work: Path) -> Profile:
+def _profile(
+    script: str, environment: Mapping[str, str], fixed: Mapping[str, str], seconds: float, work: Path
+) -> Profile:
     here = str(Path.cwd())
     home = environment.get("HOME", "/home/user")
     shown = list(_shown(Path(script), home, work))
     inside = {mount.path for mount in shown if mount.kind == "copy-on-write"}
     return Profile(
-        mounts=(*stand_ins.write_stand_ins(work), *shown),
+        mounts=(*stand_ins.write_stand_ins(work, fixed), *shown),
         folders=("/tmp", stand_ins.RECORD, *_empty_folders({here, home}, inside)),
         folder=here,
-        environment={"HOME": home, "LANG": "C.UTF-8", **environment, **stand_ins.environment()},
+        environment={"HOME": home, "LANG": "C.UTF-8", **environment, **fixed, **stand_ins.environment()},
         limits=Limits(
             seconds + 10,
             LIMITS.memory_mib,

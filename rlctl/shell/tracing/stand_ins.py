@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 from rlctl.sandbox import PATH, Mount
@@ -34,7 +36,7 @@ _START_TEXT = "ulimit() { :; }\nsleep() { :; }\nexport -f ulimit sleep\n"
 _MAIN = Path(__file__).with_name("main.sh")
 
 
-def write_stand_ins(folder: Path) -> tuple[Mount, ...]:
+def write_stand_ins(folder: Path, fixed: Mapping[str, str]) -> tuple[Mount, ...]:
     """Write them into a folder, and return how the sandbox shows them: in a folder of its own, and over the real programs."""
     texts = dict.fromkeys(_RECORDING, _RECORD_TEXT)
     texts |= dict.fromkeys(_FAILING, _FAIL_TEXT)
@@ -43,7 +45,7 @@ def write_stand_ins(folder: Path) -> tuple[Mount, ...]:
     for name, text in texts.items():
         (folder / "bin" / name).write_text(text)
         (folder / "bin" / name).chmod(0o755)
-    (folder / "start.sh").write_text(_START_TEXT)
+    (folder / "start.sh").write_text(_START_TEXT + _fixing(fixed))
     (folder / "main.sh").write_text(_MAIN.read_text())
     (folder / "record").mkdir()
     folder.chmod(0o755)
@@ -55,6 +57,14 @@ def write_stand_ins(folder: Path) -> tuple[Mount, ...]:
     }
     over = (Mount(str(folder / "bin" / name), path) for path, name in sorted(real.items()))
     return (Mount(str(folder), FOLDER), *over)
+
+
+def _fixing(variables: Mapping[str, str]) -> str:
+    """Assignments that bash repeats before each command."""
+    if not variables:
+        return ""
+    values = "; ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+    return f"rlctl_fixed() {{ {values}; }}\ntrap rlctl_fixed DEBUG\nset -o functrace\n"
 
 
 def environment() -> dict[str, str]:

@@ -6,9 +6,10 @@ A program that a dialect names decides the kind of file; another one that takes 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 from rlctl.adapters import dialect as dialect_called
@@ -30,13 +31,14 @@ from rlctl.shell.launch import (
     is_override,
     place_of,
     program_of,
+    refuse_unknown,
     symbolic_override,
     told,
 )
 from rlctl.shell.run import ScriptReading, listed, read_script, survey
 from rlctl.shell.state import MissingError
 from rlctl.shell.statements import Command
-from rlctl.shell.text import Piece, Text, dependences, literal, plain, problem, unknown
+from rlctl.shell.text import Piece, Text, literal, plain, problem, unknown, unset
 from rlctl.translation.sources.files import composed
 from rlctl.translation.sources.inputs import Input, Script
 
@@ -50,6 +52,15 @@ _MIN_SECRET = 6
 _CUT = re.compile(r"\$\{oc\.env:(\w+)(?!\w*[},])", re.ASCII)
 """An expression of which the script made something else."""
 _DEFAULTED = re.compile(r"\$\{([A-Za-z_]\w*):?[-=?]")
+_NAMING = frozenset(
+    {
+        *("run.name", "run.project", "checkpoint.folder", "checkpoint.remote", "profiling.folder"),
+        *("rollout.responses_folder", "rollout.evaluation_folder"),
+    }
+)
+"""Canonical keys that only name a run and what it writes: no result depends on them."""
+_LISTED = 8
+_COMMENTED = re.compile(r"(^|\s)#")
 _SAID, _SAID_LENGTH = 3, 300
 """Lines, and characters, of what a script says last that are shown."""
 
@@ -61,6 +72,8 @@ class ScriptLaunch:
     program: LaunchProgram
     dialect: str
     known: TrainerProgram
+    vanished: Mapping[str, Location] = field(default_factory=dict)
+    """Variables that nobody set and which are words of the command, so that these are none."""
 
 
 def read_launch(text: str, name: str, how: Script) -> Input:
@@ -75,9 +88,10 @@ def read_launch(text: str, name: str, how: Script) -> Input:
     started = [found for command in reading.commands if (found := _launch(command))]
     if not started and reading.ended is not None:
         raise _ended(text, name, how, arguments, reading)
-    launch = _the_one(started, name)
+    launch = _the_one(started, name, reading)
     words = told(launch.program)
     _refuse_sweeps(words, launch.program)
+    words.overrides, names = _known(words.overrides, launch, how)
     given = _base(launch, words, reading, name)
     keeps = _Keeps({**how.environment, **how.variables})
     lines = [(keeps.text(word), place_of(word, launch.program.at)) for word in words.overrides]
@@ -85,6 +99,7 @@ def read_launch(text: str, name: str, how: Script) -> Input:
     taken = frozenset(plain(word) for word in words.overrides if any(_is_given(piece) for piece in word))
     _refuse_unused(how.arguments, taken, reading, name)
     notes = [*given.findings, *_notes(reading, launch, words, keeps, how), *_notes_of_running(text, how)]
+    notes += [*names, *_lost(reading, launch, text, name)]
     reason = said("line {line} starts {name}", line=launch.program.at.line, name=launch.program.name)
     document = replace(given.document, text=given.document.text or text)  # its comments keep values
     return replace(
@@ -145,6 +160,7 @@ def _read(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Scrip
         arguments=arguments,
         environment=how.environment,
         given=how.variables,
+        is_trainer=lambda command: _launch(command) is not None,
     )
 
 
@@ -163,7 +179,9 @@ def _traced(text: str, name: str, how: Script, arguments: Sequence[Text]) -> Scr
         raise UsageError(
             "--trace needs a file, but the script comes from standard input", hint="save it to a file and pass that"
         )
-    ran = trace(name, [plain(word) for word in arguments], _seen_when_run(how))
+    seen = _seen_when_run(how)
+    fixed = {variable: value for variable, value in seen.items() if variable in how.variables}
+    ran = trace(name, [plain(word) for word in arguments], seen, fixed=fixed)
     try:
         reading = _read(text, name, how, arguments)
     except RlctlError:
@@ -246,13 +264,13 @@ def _place(call: Sequence[str], reading: ScriptReading, name: str) -> Location:
 def _launch(command: Command) -> ScriptLaunch | None:
     """The trainer that a command starts."""
     program = program_of(command.words, command.at, command.folder)
-    if program is None:
+    if program is None or is_override(program.name):
         return None
     file = program.name.rpartition("/")[2]
     for dialect in dialect_names():
         for pattern, known in dialect_called(dialect).programs.items():
             if fnmatchcase(program.name, pattern) or fnmatchcase(file, pattern):
-                return ScriptLaunch(program, dialect, known)
+                return ScriptLaunch(program, dialect, known, command.vanished)
     is_python = program.name.endswith(".py") or "." in program.name
     if is_python and any(is_override(plain(word)) and not plain(word).startswith("-") for word in program.arguments):
         return ScriptLaunch(program, "", TrainerProgram("hydra"))
@@ -271,8 +289,15 @@ def _ended(text: str, name: str, how: Script, arguments: Sequence[Text], reading
     return MissingError(message, at=reading.ended, hint=hint, wanted=wanted)
 
 
-def _the_one(found: Sequence[ScriptLaunch], name: str) -> ScriptLaunch:
+def _the_one(found: Sequence[ScriptLaunch], name: str, reading: ScriptReading) -> ScriptLaunch:
     known = [launch for launch in found if launch.dialect] or list(found)
+    if not known and reading.state.unset:
+        wanted = {variable: (at, "") for variable, at in reading.state.unset.items()}
+        raise MissingError(
+            said("starts no trainer that rlctl knows; not set: {listed}", listed=listed(wanted, name)),
+            at=next(iter(reading.state.unset.values())),
+            wanted=wanted,
+        )
     if not known:
         raise DocumentError(
             "starts no trainer that rlctl knows",
@@ -394,6 +419,69 @@ def _of_launcher(launch: ScriptLaunch, words: ParsedCommand) -> list[tuple[str, 
     return found
 
 
+# What is not known, and what is lost
+
+
+def _known(words: Sequence[Text], launch: ScriptLaunch, how: Script) -> tuple[list[Text], list[Finding]]:
+    """The overrides whose values are known, and notes on names of the run that are known only in part.
+
+    Raises:
+        MissingError: what is not known matters, and the command line does not give it.
+    """
+    given = {_key(word) for word in how.arguments if is_override(word)}
+    naming = _naming(launch.dialect)
+    found, notes, missing = [], [], []
+    for word in words:
+        piece = next((piece for piece in word if piece.problem or (piece.unset and not piece.symbol)), None)
+        key = _key(plain(word))
+        if piece is None or key not in given | naming:
+            found.append(word)
+            missing += [] if piece is None else [word]
+        elif key in naming - given:
+            kept = tuple(replace(each, text="", problem="") if each.problem else each for each in word)
+            value = plain(kept).partition("=")[2]
+            why = piece.problem or said("${name} is not set", name=", ".join(sorted(piece.unset)))
+            at = place_of(word, launch.program.at)
+            notes.append(finding("run-name", Level.WARNING, key, at, value=value, reason=why))
+            found += [kept] if value else []
+    refuse_unknown(missing, launch.program.at)
+    return found, notes
+
+
+def _key(override: str) -> str:
+    return override.lstrip("+~").partition("=")[0]
+
+
+@cache
+def _naming(dialect: str) -> frozenset[str]:
+    """The keys of a framework that only name a run and the folders that it writes."""
+    tables = dialect_called(dialect).tables.values() if dialect else ()
+    return frozenset(own for table in tables for own, key in table.plain.items() if key in _NAMING)
+
+
+def _lost(reading: ScriptReading, launch: ScriptLaunch, text: str, name: str) -> list[Finding]:
+    """Overrides that follow the command but are no part of it: to bash each line of them is a command of its own."""
+    at = launch.program.at
+    after = [command for command in reading.commands if command.at.file == at.file and command.at.line > at.line]
+    lost = [command for command in after if command.words and _is_told(plain(command.words[0]))]
+    if not lost or at.file != name:
+        return []
+    lines = text.splitlines()
+    first = lost[0].at.line
+    ends = next((place for place in range(first - 1, 0, -1) if lines[place - 1].strip()), first - 1)
+    why = "comment" if _COMMENTED.search(lines[ends - 1]) else "blank" if ends < first - 1 else "backslash"
+    place = ends + 1 if why == "blank" else ends
+    words = [plain(word) for command in lost for word in command.words if _is_told(plain(word))]
+    shown = redacted(", ".join(words[:_LISTED])) + (", ..." if len(words) > _LISTED else "")
+    where = Location(name, place)
+    return [finding("lost-overrides", Level.WARNING, at=where, why=why, line=place, count=len(words), words=shown)]
+
+
+def _is_told(word: str) -> bool:
+    """Whether a word is one that a trainer is told and no command: an override with a dotted key, or an option."""
+    return (is_override(word) and ("." in _key(word) or word[0] in "+~")) or word.startswith("--")
+
+
 # What stays symbolic, and what is told
 
 
@@ -408,12 +496,21 @@ class _Keeps:
     def text(self, word: Text) -> str:
         """An override as it is read."""
         hides = any(piece.secret for piece in word)
-        text, whole = symbolic_override(word, (lambda first, second: True) if hides else self._same)
+        is_open = any(piece.unset for piece in word)
+        keeps = (lambda first, second: True) if hides else self._is_readable if is_open else self._same
+        text, whole = symbolic_override(word, keeps)
         if not whole:
             key = plain(word).lstrip("+").partition("=")[0]
             for variable in sorted({name for piece in word for name in piece.names}):
                 self.resolved.setdefault(variable, set()).add(key)
         return text
+
+    def _is_readable(self, symbolic: str, as_is: str) -> bool:
+        try:
+            read_overrides([symbolic], "")
+        except RlctlError:
+            return False
+        return True
 
     def _same(self, symbolic: str, as_is: str) -> bool:
         if not _is_text(as_is.partition("=")[2]):
@@ -436,6 +533,27 @@ def _is_text(value: str) -> bool:
         return isinstance(plain_value(value), str)
     except ValueError:
         return True
+
+
+def _notes_of_unset(reading: ScriptReading, launch: ScriptLaunch, words: ParsedCommand) -> Iterator[Finding]:
+    """Variables that nobody set: those that values of the command need, and those that add words to it."""
+    needed: dict[str, list[str]] = {}
+    for word in words.overrides:
+        for variable in sorted(unset(word)):
+            needed.setdefault(variable, []).append(_key(plain(word)))
+    unread = next((shown for shown in reading.state.unread), "")
+    for variable in [*needed, *(name for name in launch.vanished if name not in needed)]:
+        keys = needed.get(variable, [])
+        yield finding(
+            "unset",
+            Level.WARNING,
+            at=reading.state.unset.get(variable) or launch.program.at,
+            option=f"--env {variable}=VALUE",
+            variable=variable,
+            keys=", ".join(keys[:_LISTED]) + (", ..." if len(keys) > _LISTED else ""),
+            case="value" if keys else "word",
+            source=unread or "none",
+        )
 
 
 def _notes_of_running(text: str, how: Script) -> list[Finding]:
@@ -463,14 +581,13 @@ def _notes(
     for variable in reading.state.secrets:
         expression = f"${{oc.env:{variable}}}"
         found.append(finding("secret_script", Level.WARNING, variable=variable, expression=expression))
+    state = reading.state
     if not how.traced:
         found += [
-            finding("assumed_script", Level.WARNING, at=at, option="--trace", reason=what)
-            for what, at in reading.state.assumed.items()
+            finding("assumed_script", Level.WARNING, at=at, option=state.decided_by.get(what, "--trace"), reason=what)
+            for what, at in state.assumed.items()
         ]
-        used = dependences(launch.program.arguments)
-        for variable, at in ((name, at) for name, at in reading.state.unset.items() if name in used):
-            found.append(finding("unset", Level.NOTE, at=at, option=f"--env {variable}=VALUE", variable=variable))
+        found += _notes_of_unset(reading, launch, words)
     read = (*_NAME_OPTIONS, *_PATH_OPTIONS, *_FILE_OPTIONS)
     for option in words.options:
         if option not in read:

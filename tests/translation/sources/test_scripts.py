@@ -248,6 +248,113 @@ def test_a_value_that_is_not_known_is_refused_with_its_line(tmp_path: Path) -> N
     assert [override.value for override in given.overrides] == [8]
 
 
+# What is not set, and what is lost
+
+UNSET = """set -x
+python3 -m verl.trainer.main_ppo \\
+    data.train_files=$DATA_DIR/train.parquet \\
+    data.val_files="['$DATA_DIR/a b.parquet']" \\
+    actor_rollout_ref.model.path=$BASE_MODEL \\
+    trainer.experiment_name=${BASE_MODEL##*/}-grpo \\
+    trainer.nnodes=2 $EXTRA
+"""
+
+
+def test_a_variable_that_is_not_set_is_named_and_never_an_empty_value(tmp_path: Path) -> None:
+    file = write(tmp_path, UNSET)
+    loaded, report = translate.read(file, environment=AROUND)
+    assert loaded is not None
+    assert values(report)["data.train_files"] == "${oc.env:DATA_DIR}/train.parquet"
+    assert values(report)["data.val_files"] == ["${oc.env:DATA_DIR}/a b.parquet"]
+    assert values(report)["actor_rollout_ref.model.path"] == "${oc.env:BASE_MODEL}"
+    assert values(report)["trainer.experiment_name"] == "-grpo"
+    told = {(found.code, found.at.line if found.at else 0): found.message for found in report.findings}
+    assert "$DATA_DIR is not set" in told["unset", 3]
+    assert "data.train_files, data.val_files" in told["unset", 3]
+    assert "$BASE_MODEL is not set" in told["unset", 5]
+    assert "$EXTRA is not set" in told["unset", 7]
+    assert "run-name" in {code for code, _ in told}
+    given = {"DATA_DIR": "/d", "BASE_MODEL": "a/b", "EXTRA": "trainer.total_epochs=3"}
+    _, report = translate.read(file, environment=AROUND, variables=given)
+    assert not {"unset", "run-name"} & {found.code for found in report.findings}
+    assert values(report)["trainer.total_epochs"] == 3
+    assert values(report)["trainer.experiment_name"] == "b-grpo"
+
+
+def test_a_number_that_is_not_set_is_refused_and_a_value_computed_from_it_too(tmp_path: Path) -> None:
+    file = write(tmp_path, "python3 -m verl.trainer.main_ppo data.train_files=a trainer.nnodes=$N\n")
+    loaded, report = translate.read(file, environment={})
+    assert loaded is None
+    assert {"unset", "unresolved"} <= {found.code for found in report.findings}
+    assert translate.read(file, environment={}, variables={"N": "2"})[0] is not None
+    text = (
+        "N=$((A * 8))\npython3 -m verl.trainer.main_ppo data.train_files=$1 trainer.nnodes=$N data.val_files=${B%/}/x\n"
+    )
+    with pytest.raises(DocumentError, match=r"\$1 .*\$A .*\$B") as caught:
+        translate.read(write(tmp_path, text), environment={})
+    assert "--env 1=VALUE --env A=VALUE --env B=VALUE" in caught.value.hint
+
+
+def test_what_a_missing_file_may_set_is_named_with_it(tmp_path: Path) -> None:
+    text = "source conf/env.sh\npython3 -m verl.trainer.main_ppo data.train_files=$D trainer.nnodes=$SLURM_NNODES\n"
+    file = write(tmp_path, text)
+    with pytest.raises(DocumentError, match="Slurm sets") as caught:
+        translate.read(file, environment={})
+    assert "--env SLURM_NNODES=VALUE" in caught.value.hint
+    _, report = translate.read(file, environment={}, variables={"SLURM_NNODES": "2"})
+    told = next(found.message for found in report.findings if found.code == "unset")
+    assert "'source conf/env.sh' may set it" in told
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["run_$(tr -dc a-z < /dev/urandom | head -c 8)", "run_$RANDOM", "run_$(uuidgen)", "run_$(git rev-parse HEAD)"],
+)
+def test_a_name_that_is_another_in_each_run_is_no_reason_to_refuse_it(name: str, tmp_path: Path) -> None:
+    text = f'NAME="{name}"\npython3 -m verl.trainer.main_ppo data.train_files=x trainer.experiment_name=$NAME\n'
+    file = write(tmp_path, text)
+    _, report = translate.read(file, environment={})
+    assert values(report)["trainer.experiment_name"] == "run_"
+    assert "run-name" in {found.code for found in report.findings}
+    _, report = translate.read(file, environment={}, overrides=["trainer.experiment_name=mine"])
+    assert values(report)["trainer.experiment_name"] == "mine"
+    assert "run-name" not in {found.code for found in report.findings}
+    wrong = write(tmp_path, text.replace("trainer.experiment_name", "actor_rollout_ref.model.path"))
+    with pytest.raises(DocumentError, match="cannot work out"):
+        translate.read(wrong, environment={})
+
+
+LOST = {
+    "a comment": ("    # where it runs \\\n", "", "the comment in line 4"),
+    "a comment after an override": ("    data.seed=1 # of it \\\n", "    data.seed=1 \\\n", "the comment in line 4"),
+    "no backslash": ("    data.seed=1\n", "    data.seed=1 \\\n", "line 4 has no backslash"),
+    "a blank line": ("\n", "", "the blank line 4"),
+}
+
+
+@pytest.mark.parametrize("case", LOST)
+def test_overrides_that_are_no_part_of_the_command_are_told(case: str, tmp_path: Path) -> None:
+    wrong, right, why = LOST[case]
+    start = "# run\npython3 -m verl.trainer.main_ppo \\\n    data.train_files=x \\\n"
+    end = "    trainer.nnodes=4 \\\n    trainer.logger='[\"console\"]'\n"
+    _, report = translate.read(write(tmp_path, start + wrong + end))
+    found = next(each for each in report.findings if each.code == "lost-overrides")
+    assert found.at is not None
+    assert found.at.line == 4
+    assert why in found.message
+    assert "2 settings: trainer.nnodes=4, trainer.logger=" in found.message
+    assert "trainer.nnodes" not in values(report)
+    _, report = translate.read(write(tmp_path, start + right + end))
+    assert "lost-overrides" not in {each.code for each in report.findings}
+    assert values(report)["trainer.nnodes"] == 4
+
+
+def test_a_program_that_is_not_known_starts_a_module(tmp_path: Path) -> None:
+    for first in ('PY="$(command -v python3)"\nexec "$PY"', "$PYTHON", "exec ${PYTHON:-python3}"):
+        file = write(tmp_path, f"{first} -m verl.trainer.main_ppo data.train_files=x\n")
+        assert values(translate.read(file, environment={})[1])["data.train_files"] == "x"
+
+
 # What a command starts from
 
 
