@@ -7,10 +7,11 @@ any page that the browser shows could open one.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hmac
 import logging
 import secrets
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,6 +31,12 @@ PRIVATE = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
 """Headers that keep the address, and its token, with the browser."""
 
 
+WIDEST, TALLEST = 640, 240
+"""Cells of a page: a screen of 3,840 pixels in a small font. The app paints each cell."""
+QUIT_SECONDS = 7.0
+"""Within which an app whose page is closed ends; then it is killed."""
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches an address."""
     return host in LOCAL_NAMES
@@ -45,10 +52,38 @@ def serve(words: Sequence[str], host: str, port: int) -> None:
         import aiohttp_jinja2
         import jinja2
         from aiohttp import web
+        from textual_serve.app_service import AppService
         from textual_serve.server import Server, to_int
     except ImportError as error:
         hint = packages.install("web")
         raise RlctlError("rlctl tui --web needs textual-serve, which is not installed", hint=hint) from error
+
+    class Page(AppService):
+        """The process of one page: of a size that can be painted, and gone with its page."""
+
+        async def _open_app_process(self, width: int = 80, height: int = 24) -> asyncio.subprocess.Process:
+            environment = self._build_environment(*_clamped(width, height))
+            environment["TEXTUAL_DRIVER"] = "rlctl.tui.web_driver:PageDriver"
+            pipe = asyncio.subprocess.PIPE
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment
+            )
+            self._process, self._stdin = process, process.stdin
+            return process
+
+        async def set_terminal_size(self, width: Any, height: Any) -> None:
+            await super().set_terminal_size(*_clamped(width, height))
+
+        async def stop(self) -> None:
+            if self._task is None or self._process is None:
+                return
+            try:
+                async with asyncio.timeout(QUIT_SECONDS):
+                    await super().stop()
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    self._process.kill()
+                self._task = None
 
     class OwnPages(Server):
         """Serves its pages under a token, to its own pages only, under whatever name and port they were reached."""
@@ -74,11 +109,41 @@ def serve(words: Sequence[str], host: str, port: int) -> None:
                 ]
             )
             app.on_startup.append(self.on_startup)
+            app.on_shutdown.append(self.on_shutdown)
             return app
 
         async def on_startup(self, app: web.Application) -> None:
             told = f"serving rlctl at {address(host, port)}/{token}/ (Ctrl-C ends it)"  # after "/;" the link would be wrong
             print(told, file=sys.stderr, flush=True)
+
+        async def on_shutdown(self, app: web.Application) -> None:
+            await asyncio.gather(*(page.stop() for page in pages), return_exceptions=True)
+
+        async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+            websocket = web.WebSocketResponse(heartbeat=15)
+            await websocket.prepare(request)
+
+            async def close() -> None:
+                await websocket.close()
+
+            page = Page(
+                self.command,
+                write_bytes=websocket.send_bytes,
+                write_str=websocket.send_str,
+                close=close,
+                download_manager=self.download_manager,
+            )
+            query = request.query
+            await page.start(to_int(query.get("width", "80"), 80), to_int(query.get("height", "24"), 24))
+            pages.add(page)
+            try:
+                await self._process_messages(websocket, page)
+            except (ValueError, TypeError, LookupError, AttributeError, AssertionError):
+                await websocket.close(code=1003, message=b"not a message of the page")
+            finally:
+                pages.discard(page)
+                await page.stop()
+            return websocket
 
         async def handle_index(self, request: web.Request) -> web.Response:
             secure = "s" if request.scheme == "https" else ""
@@ -107,16 +172,21 @@ def serve(words: Sequence[str], host: str, port: int) -> None:
         answer: web.StreamResponse = await handler(request)
         return answer
 
-    token = secrets.token_urlsafe(32)
+    token, pages = secrets.token_urlsafe(32), set[Page]()
+    command = [sys.executable, "-m", "rlctl", *words]
     try:
-        command = shlex.join([sys.executable, "-m", "rlctl", *words])
-        OwnPages(command, host=host, port=port, title="rlctl", templates_path=PAGE).serve()
+        OwnPages("rlctl", host=host, port=port, title="rlctl", templates_path=PAGE).serve()
     except OSError as error:
         hint = "choose another with --port"
         raise RlctlError(
             said("cannot serve at {host}:{port}: {reason}", host=host, port=port, reason=error.strerror or error),
             hint=hint,
         ) from error
+
+
+def _clamped(width: Any, height: Any) -> tuple[int, int]:
+    """The size of a page that asks for any."""
+    return max(1, min(int(width), WIDEST)), max(1, min(int(height), TALLEST))
 
 
 def address(host: str, port: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -11,11 +12,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rlctl.common.errors import RlctlError
 from rlctl.tui import web
 from rlctl.tui.web import stranger
+from tests.waiting import has_ended, until
 
 aiohttp = pytest.importorskip("aiohttp", reason="aiohttp, which textual-serve needs, is not installed")
 pytest.importorskip("textual_serve", reason="textual-serve is not installed")
@@ -28,8 +31,14 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
+def server(served: tuple[str, int]) -> str:
     """The address of `rlctl tui --web` on a config."""
+    return served[0]
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[str, int]]:
+    """The address, and the number of the server's process."""
     (tmp_path / "mine.yaml").write_text("rlctl: 1\nrun: {name: served}\n")
     port = free_port()
     words = [
@@ -58,10 +67,65 @@ def server(tmp_path: Path) -> Iterator[str]:
             except ConnectionRefusedError:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
-        yield told[0]
+        yield told[0], process.pid
     finally:
         process.terminate()
         process.communicate(timeout=30)
+
+
+async def opened(client: aiohttp.ClientSession, server: str, size: str) -> aiohttp.ClientWebSocketResponse:
+    """A page that shows the app."""
+    connection = await client.ws_connect(f"{server}/ws?{size}", headers={"Origin": server.rpartition("/")[0]})
+    seen = b""
+    async with asyncio.timeout(120):
+        while b"mine.yaml" not in seen:
+            message = await connection.receive()
+            assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), seen
+            seen += message.data if isinstance(message.data, bytes) else b""
+    return connection
+
+
+def apps(pid: int) -> list[psutil.Process]:
+    """The processes of a server's pages."""
+    return psutil.Process(pid).children(recursive=True)
+
+
+def test_a_page_of_any_size_is_painted_within_bounds(served: tuple[str, int]) -> None:
+    server, pid = served
+
+    async def go() -> None:
+        async with aiohttp.ClientSession() as client:
+            connection = await opened(client, server, "width=99999999&height=99999999")
+            (app,) = apps(pid)
+            await connection.send_json(["resize", {"width": 1e9, "height": -5}])
+            await asyncio.sleep(3)
+            assert app.memory_info().rss < 600 << 20
+            await connection.send_json(["resize", {"width": "wide"}])
+            async with asyncio.timeout(30):
+                while (await connection.receive()).type != aiohttp.WSMsgType.CLOSE:
+                    pass
+            until(lambda: has_ended(app.pid), "a page that sends something else is closed")
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("how", ["closed", "stuck", "server killed", "server ended"])
+def test_the_app_ends_with_its_page(served: tuple[str, int], how: str) -> None:
+    server, pid = served
+
+    async def go() -> None:
+        async with aiohttp.ClientSession() as client:
+            connection = await opened(client, server, "width=100&height=30")
+            (app,) = apps(pid)
+            if how == "stuck":
+                app.send_signal(signal.SIGSTOP)
+            if how.startswith("server"):
+                psutil.Process(pid).send_signal(signal.SIGKILL if how == "server killed" else signal.SIGTERM)
+            else:
+                await connection.close()
+            await asyncio.to_thread(until, lambda: has_ended(app.pid), "the app has ended", seconds=30)
+
+    asyncio.run(go())
 
 
 def test_a_browser_sees_the_app_and_a_foreign_page_does_not(server: str) -> None:
@@ -102,13 +166,7 @@ def test_a_browser_sees_the_app_and_a_foreign_page_does_not(server: str) -> None
                 assert page.status == 403
             with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
                 await client.ws_connect(f"{server}/ws", headers={"Origin": "http://evil.example"})
-            async with client.ws_connect(f"{server}/ws?width=100&height=30", headers={"Origin": base}) as connection:
-                seen = b""
-                async with asyncio.timeout(120):
-                    while b"mine.yaml" not in seen:
-                        message = await connection.receive()
-                        assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), seen
-                        seen += message.data if isinstance(message.data, bytes) else b""
+            await (await opened(client, server, "width=100&height=30")).close()
 
     asyncio.run(go())
 
