@@ -114,6 +114,9 @@ def serve(
         MissingDependency: the runtime is not installed.
     """
     packages.require({packages.RUNTIME: "serving"})
+    from rlctl.runtime.serving.connections import bound
+
+    sockets = bound(host, port)  # before anything that takes long
     from rlctl.runtime.serving.serve import Service
     from rlctl.runtime.serving.serve import serve as run_server
     from rlctl.runtime.specs.served import rollout_spec
@@ -149,6 +152,7 @@ def serve(
                 newest=_newest_in(buffer) if buffer else source.newer if source is not None and follows else None,
                 every=FOLLOW_SECONDS,
                 loaded=loaded,
+                sockets=sockets,
             )
         )
 

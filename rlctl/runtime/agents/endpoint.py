@@ -24,13 +24,14 @@ from rlctl.runtime.agents.formats import ToolCall
 from rlctl.runtime.agents.kinds import Model, OutOfTokens, returned
 from rlctl.runtime.data.chat import Chat
 from rlctl.runtime.seeds import derive_seed
-from rlctl.runtime.serving.chat import Conversations, answer_of
-from rlctl.runtime.serving.http import ApiServer, Forward, Heard
+from rlctl.runtime.serving.chat import Conversations, answer_of, tokens_of
+from rlctl.runtime.serving.connections import bound
+from rlctl.runtime.serving.http import ApiServer, Forward, Heard, together
 from rlctl.runtime.serving.protocol import ApiError, Asked, FinishReason, Generated
 from rlctl.runtime.types import Prompt, Response
 
 MODEL = "policy"
-"""The name under which programs see the model. Names of auxiliary models mean those; any other name means this one as well."""
+"""The name under which programs see the model. If there are no auxiliary models, any other name means it as well."""
 CALL_ID_CHARACTERS = 9
 """Of a call's id; some chat templates demand this length."""
 
@@ -61,7 +62,7 @@ class Session:
         self.text = ""
         """The newest generation."""
         self._chat, self._max_turns, self._max_turn_tokens = chat, max_turns, max_turn_tokens
-        self._conversations = Conversations(chat, tool_format, agent=agent)
+        self._conversations = Conversations(chat, tool_format, agent=agent, max_tokens=model.max_context_tokens)
         self._closed = False
         self._requests: set[asyncio.Task[Any]] = set()
         """Requests under way."""
@@ -87,6 +88,14 @@ class Session:
         self.counts["auxiliary_calls"] += 1
         called = self.model.auxiliary(name)
         return Forward(called.base_url, called.api_key, called.seeded(body))
+
+    def knows(self, model: str) -> bool:
+        """Whether requests may call the model so: by any name, unless it could be a mistyped one of an auxiliary model."""
+        return len(self.models) == 1 or model in self.models
+
+    def overrides(self, asked: Asked) -> Sequence[str]:
+        """The fields of a request that are read, and have no effect."""
+        return [*asked.sampling, *(["model"] if asked.model not in ("", *self.models) else [])]
 
     async def reward(self, body: Any) -> None:
         """Take what the program returns: ``reward``, a number, and ``text``, which ``rewards`` score; either may be missing.
@@ -129,7 +138,7 @@ class Session:
             ApiError: the trajectory has ended, or has no room for a token or a turn.
         """
         with self._noted():
-            ids = self._conversations.tokens(asked.messages, asked.tools)
+            ids = await self._conversations.read(asked)
             responses = await self._generate(ids, asked)
             return [self._chat_answer(asked, ids, response) for response in responses]
 
@@ -139,14 +148,25 @@ class Session:
         Raises:
             ApiError: see ``chat``.
         """
-        prompt, generated = asked.prompt, []
-        ids = list(prompt) if not isinstance(prompt, str) else self._chat.encode([prompt], special=True)[0]
         with self._noted():
+            generated, ids = [], await self._conversations.read(asked)
+            self._check_tokens(ids)
             for response in await self._generate(ids, asked):
                 self.text = self._plain(response)
                 self.last = None
-                generated.append(self._generated(self.text, response, ids))
+                generated.append(self._generated(asked, self.text, response, ids))
             return generated
+
+    def _check_tokens(self, ids: Sequence[int]) -> None:
+        if not ids:
+            raise ApiError(400, "the prompt is empty; expected at least 1 token", param="prompt")
+        if max(ids) >= len(self._chat.tokenizer):
+            last = len(self._chat.tokenizer) - 1
+            raise ApiError(
+                400,
+                said("token id {token}; the tokenizer has ids 0 to {last}", token=max(ids), last=last),
+                param="prompt",
+            )
 
     @contextmanager
     def _noted(self) -> Iterator[None]:
@@ -185,9 +205,7 @@ class Session:
                 )
             )
         try:
-            if len(calls) == 1:
-                return [await calls[0]]
-            return list(await asyncio.gather(*calls))
+            return await together(calls)
         except OutOfTokens:
             self.ended_by = "length"
             raise ApiError(
@@ -228,17 +246,16 @@ class Session:
         self._conversations.remember(asked.messages, answer, asked.tools, whole)
         self.last = [*map(dict, asked.messages), answer], whole, self._conversations, asked.tools
         self.text = text if calls else str(answer["content"])
-        return self._generated(str(answer["content"]), response, ids, calls)
+        return self._generated(asked, str(answer["content"]), response, ids, calls)
 
     def _generated(
-        self, text: str, response: Response, prompt: Sequence[int], calls: Sequence[ToolCall] = ()
+        self, asked: Asked, text: str, response: Response, prompt: Sequence[int], calls: Sequence[ToolCall] = ()
     ) -> Generated:
-        decode = self._chat.tokenizer.decode
-        tokens = [(decode([token]), value) for token, value in zip(response.token_ids, response.log_probs, strict=True)]
+        tokens = tokens_of(response, self._chat.tokenizer) if asked.log_probs else ()
         finish: FinishReason = "tool_calls" if calls else response.finish_reason
         read = repr((*prompt, *response.token_ids)) if calls else ""
         call_ids = [self._call_id(read, place, call) for place, call in enumerate(calls)]
-        return Generated(text, finish, len(prompt), tokens, calls, call_ids)
+        return Generated(text, finish, len(prompt), len(response.token_ids), tokens, calls, call_ids)
 
     def _call_id(self, read: str, place: int, call: ToolCall) -> str:
         """By what was read and generated, as some templates show it to the model: calls may return in any order."""
@@ -285,7 +302,7 @@ class Endpoint:
         async with self._starting:
             if self._server is None:
                 server = ApiServer(self, by_path=True)
-                await server.start(self._host)
+                await server.start(bound(self._host, 0))
                 self._server = server
         self._sessions[session.path_id] = session
         host = f"[{self._host}]" if ":" in self._host else self._host

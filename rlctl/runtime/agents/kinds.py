@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import math
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -26,6 +25,7 @@ from rlctl.runtime.agents.record import Recorder
 from rlctl.runtime.agents.tools import LoadedTool, Toolbox
 from rlctl.runtime.auxiliary import NO_AUXILIARIES, Called, Clients, chosen
 from rlctl.runtime.seeds import derive_seed
+from rlctl.runtime.serving.protocol import is_number
 from rlctl.runtime.types import Prompt, Request, Response, Sampling
 from rlctl.runtime.user_code import encodable
 
@@ -264,7 +264,7 @@ def returned(value: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if value.get("reward") is not None:
         reward = value["reward"]
-        if not isinstance(reward, bool | int | float) or not math.isfinite(reward):
+        if not isinstance(reward, bool) and not is_number(reward):
             raise ValueError(said("reward is {reward!r}; expected a finite number", reward=reward))
         found["reward"] = float(reward)
     if value.get("text") is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from rlctl.common.errors import RunError, nearest
@@ -107,6 +108,11 @@ class Chat:
                     error=error,
                 )
             ) from error
+
+    @cached_property
+    def longest_token(self) -> int:
+        """Characters of the longest token, at most."""
+        return max(map(len, self.tokenizer.get_vocab()), default=0)
 
     def encode(self, texts: list[str], *, special: bool = False) -> list[list[int]]:
         """Return the token ids of texts; ``special`` adds what the tokenizer puts around raw text."""

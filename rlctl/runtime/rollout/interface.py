@@ -135,6 +135,11 @@ class ShowsTokens(Protocol):
         ...
 
 
+SMALLEST_TEMPERATURE = 1e-6
+REPETITION_PENALTIES = (0.01, 100.0)
+"""Beyond these, logits overflow, and the other requests of a batch fail with them."""
+
+
 def check_requests(requests: Sequence[Request], *, max_length: int, vocab_size: int) -> None:
     """Refuse requests that no engine of this model can answer.
 
@@ -188,8 +193,12 @@ def _sampling_problem(sampling: Sampling) -> str:
             min_tokens=sampling.min_tokens,
             max_tokens=sampling.max_tokens,
         )
-    if not 0 <= sampling.temperature < float("inf"):
-        return said("temperature is {temperature}; expected 0 (greedy) or above", temperature=sampling.temperature)
+    if sampling.temperature != 0 and not SMALLEST_TEMPERATURE <= sampling.temperature < float("inf"):
+        return said(
+            "temperature is {temperature}; expected 0 (greedy), or {least:g} or above",
+            temperature=sampling.temperature,
+            least=SMALLEST_TEMPERATURE,
+        )
     if not 0 < sampling.top_p <= 1:
         return said("top_p is {top_p}; expected above 0 and at most 1", top_p=sampling.top_p)
     if sampling.top_k != -1 and sampling.top_k < 1:
@@ -198,9 +207,12 @@ def _sampling_problem(sampling: Sampling) -> str:
         return said("min_p is {min_p}; expected 0 (off) to 1", min_p=sampling.min_p)
     if "" in sampling.stop:
         return "a stop string is empty; expected at least 1 character"
-    if not 0 < sampling.repetition_penalty < float("inf"):
+    least, most = REPETITION_PENALTIES
+    if not least <= sampling.repetition_penalty <= most:
         return said(
-            "repetition_penalty is {repetition_penalty}; expected above 0 (1 is off)",
+            "repetition_penalty is {repetition_penalty}; expected {least:g} to {most:g} (1 is off)",
             repetition_penalty=sampling.repetition_penalty,
+            least=least,
+            most=most,
         )
     return ""

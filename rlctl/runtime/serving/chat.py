@@ -7,19 +7,31 @@ rendered from scratch.
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import json
+import threading
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.messages.reasons import said
 from rlctl.runtime.agents.conversation import Renderer
 from rlctl.runtime.agents.formats import Parsed, ToolCall, call_id, parse, stop_tokens
 from rlctl.runtime.data.chat import Chat
-from rlctl.runtime.serving.protocol import ApiError
+from rlctl.runtime.serving.protocol import ApiError, Asked
+from rlctl.runtime.types import Response
 
 Message = Mapping[str, Any]
 _KNOWN_CONVERSATIONS = 512
 """Conversations of one trajectory that are remembered; older ones are forgotten first."""
+_KNOWN_TOKENS = 1 << 24
+"""Tokens of all that are remembered."""
+_KNOWN_TOOLS = 64
+"""Lists of tools whose renderers are kept."""
+_SHORTEST_LONGEST = 64
+"""Characters that a token is taken to have at least, since some tokenizers leave out spaces."""
 
 
 def answer_of(text: str, parsed: Parsed | None) -> dict[str, Any]:
@@ -33,15 +45,39 @@ def answer_of(text: str, parsed: Parsed | None) -> dict[str, Any]:
     return {"role": "assistant", "content": parsed.content, "tool_calls": written}
 
 
-class Conversations:
-    """The conversations of one trajectory, or of one client."""
+def tokens_of(response: Response, tokenizer: Any) -> list[tuple[str, float]]:
+    """The tokens of a generation as texts, with their log-probs."""
+    pairs = zip(response.token_ids, response.log_probs, strict=True)
+    return [(tokenizer.decode([token]), value) for token, value in pairs]
 
-    def __init__(self, chat: Chat, tool_format: str | None, *, agent: str, most: int = _KNOWN_CONVERSATIONS) -> None:
-        """``tool_format`` None refuses requests with tools."""
+
+class Conversations:
+    """The conversations of one trajectory, or of one client. Safe for threads."""
+
+    def __init__(
+        self,
+        chat: Chat,
+        tool_format: str | None,
+        *,
+        agent: str,
+        max_tokens: int | None,
+        most: int = _KNOWN_CONVERSATIONS,
+    ) -> None:
+        """
+        Args:
+            chat: the run's.
+            tool_format: None refuses requests with tools.
+            agent: what errors call the model's user.
+            max_tokens: that the model reads; None if that is not known.
+            most: conversations that are remembered.
+        """
         self._chat, self._format, self._agent, self._most = chat, tool_format, agent, most
+        self._max_tokens = max_tokens
+        self._lock = threading.Lock()
         self._renderers: dict[str, Renderer] = {}
-        self._known: dict[tuple[str, str], list[int]] = {}
+        self._known: dict[bytes, array[int]] = {}
         """Tokens of conversations that end with a generation, by their tools and messages."""
+        self._known_tokens = 0
 
     def renderer(self, tools: Sequence[Mapping[str, Any]]) -> Renderer:
         """What renders conversations that show these tools.
@@ -56,9 +92,47 @@ class Conversations:
                 param="tools",
             )
         key = _text(tools)
-        if key not in self._renderers:
-            self._renderers[key] = Renderer(self._chat, list(tools), agent=self._agent)
-        return self._renderers[key]
+        with self._lock:
+            if key not in self._renderers:
+                self._renderers[key] = Renderer(self._chat, list(tools), agent=self._agent)
+                while len(self._renderers) > _KNOWN_TOOLS:
+                    del self._renderers[next(iter(self._renderers))]
+            return self._renderers[key]
+
+    async def read(self, asked: Asked) -> list[int]:
+        """What the model reads of a request, in a thread: a long prompt takes seconds.
+
+        Raises:
+            ApiError: the chat template rejects the messages, or the prompt is certainly too long.
+        """
+        return await asyncio.to_thread(self._read, asked)
+
+    def _read(self, asked: Asked) -> list[int]:
+        if asked.messages:
+            texts = (str(message["content"]) for message in asked.messages)
+            self._check_length(sum(map(len, texts)), "messages")
+            return self.tokens(asked.messages, asked.tools)
+        if isinstance(asked.prompt, str):
+            self._check_length(len(asked.prompt), "prompt")
+            return self._chat.encode([asked.prompt], special=True)[0]
+        return list(asked.prompt)
+
+    def _check_length(self, characters: int, param: str) -> None:
+        if self._max_tokens is None:
+            return
+        most = self._max_tokens * max(self._chat.longest_token, _SHORTEST_LONGEST)
+        if characters > most:
+            raise ApiError(
+                400,
+                said(
+                    "the prompt has {characters} characters, but the model reads {tokens} tokens, at most {most} characters",
+                    characters=characters,
+                    tokens=self._max_tokens,
+                    most=most,
+                ),
+                code="context_length_exceeded",
+                param=param,
+            )
 
     def tokens(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[int]:
         """What the model reads.
@@ -66,10 +140,10 @@ class Conversations:
         Raises:
             ApiError: the chat template rejects the messages.
         """
-        renderer, shown = self.renderer(tools), _text(tools)
+        renderer, keys = self.renderer(tools), _keys(messages, tools)
         try:
             for known in range(len(messages) - 1, 0, -1):
-                before = self._known.get((shown, _key(messages[:known])))
+                before = self._known.get(keys[known])
                 if before is not None:
                     return [*before, *renderer.between([dict(each) for each in messages[known:]], before)]
             return renderer.opening([dict(each) for each in messages])
@@ -92,14 +166,27 @@ class Conversations:
         self, messages: Sequence[Message], answer: Message, tools: Sequence[Mapping[str, Any]], ids: Sequence[int]
     ) -> None:
         """Note the tokens of a conversation with the answer to it."""
-        self._known[_text(tools), _key([*messages, answer])] = list(ids)
-        while len(self._known) > self._most:
-            del self._known[next(iter(self._known))]
+        key = _keys([*messages, answer], tools)[-1]
+        with self._lock:
+            self._forget(key)
+            self._known[key] = array("q", ids)
+            self._known_tokens += len(ids)
+            while len(self._known) > self._most or (self._known_tokens > _KNOWN_TOKENS and len(self._known) > 1):
+                self._forget(next(iter(self._known)))
+
+    def _forget(self, key: bytes) -> None:
+        self._known_tokens -= len(self._known.pop(key, ()))
 
 
-def _key(messages: Sequence[Message]) -> str:
-    """What two lists of messages share that are the same conversation: spaces around texts and ids of calls do not count."""
-    return _text([_same(message) for message in messages])
+def _keys(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[bytes]:
+    """A digest of no message, of the first one, of the first two, and so on, with their tools.
+
+    Conversations are the same if only spaces around texts, or ids of calls, differ.
+    """
+    keys = [hashlib.sha256(_text(tools).encode()).digest()]
+    for message in messages:
+        keys.append(hashlib.sha256(keys[-1] + _text(_same(message)).encode()).digest())
+    return keys
 
 
 def _same(message: Message) -> list[Any]:
@@ -108,4 +195,4 @@ def _same(message: Message) -> list[Any]:
 
 
 def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+    return json.dumps(value, sort_keys=True, default=str)

@@ -8,7 +8,6 @@ committed together are a group. The protocol is that of Trinity-RFT's serve mode
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from rlctl.runtime.agents.record import Recorder
 from rlctl.runtime.buffers.interface import SharedBuffer
 from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.rewards.routing import Score
-from rlctl.runtime.serving.protocol import ApiError, Asked
+from rlctl.runtime.serving.protocol import ApiError, Asked, is_number
 from rlctl.runtime.types import Prompt, Response
 
 MOST_CALLS = 65536
@@ -76,10 +75,11 @@ class Collector:
         ids, reward = (body.get("msg_ids"), body.get("reward")) if isinstance(body, dict) else (None, None)
         if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids) or not ids:
             raise ApiError(400, "msg_ids must be a list of ids of answers", param="msg_ids")
-        if isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(reward):
+        if not is_number(reward):
             raise ApiError(400, said("reward is {reward!r}; expected a finite number", reward=reward), param="reward")
         task = str(body.get("task_id") or secrets.token_hex(8))
-        found = [self.calls.pop(number) for number in list(self.calls) if number in set(ids)]
+        chosen = set(ids)
+        found = [self.calls.pop(number) for number in list(self.calls) if number in chosen]
         if found:
             self.ready.setdefault(task, []).append((*_trajectory(found, next(self._numbers)), float(reward)))
         return {"status": "success", "calls": len(found), "task_id": task}

@@ -24,7 +24,7 @@ HeardTokens = Callable[[Sequence[int]], Awaitable[None]]
 class _Waiting:
     answered: asyncio.Future[Response]
     tokens: asyncio.Queue[tuple[int, ...]] | None
-    """The tokens so far, whenever there are more; None if the request is not streamed."""
+    """The newest tokens so far, until they are heard; None if the request is not streamed."""
 
 
 class Generator:
@@ -83,6 +83,8 @@ class Generator:
         for ticket, tokens in shown.items():
             waiting = self._waiting.get(ticket)
             if waiting is not None and waiting.tokens is not None:
+                while not waiting.tokens.empty():  # a slow client gets more in one piece
+                    waiting.tokens.get_nowait()
                 waiting.tokens.put_nowait(tokens)
 
     def _answer(self, finished: Sequence[Finished]) -> None:
@@ -93,6 +95,7 @@ class Generator:
 
     def _fail(self, error: Exception) -> None:
         waiting, self._waiting = self._waiting, {}
+        self._stepper.submit({}, list(waiting))  # else what broke the engine would stay in it
         for each in waiting.values():
             if not each.answered.done():
                 each.answered.set_exception(error)

@@ -9,15 +9,18 @@ import asyncio
 import json
 import logging
 import secrets
+import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+from urllib.parse import quote
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
 from rlctl.common.messages.reasons import said, spoken
+from rlctl.runtime.serving.connections import Connection, Connections
 from rlctl.runtime.serving.protocol import (
     ApiError,
     Asked,
@@ -31,10 +34,19 @@ from rlctl.runtime.serving.protocol import (
     read_completion,
 )
 
-MAX_BODY_BYTES = 64 << 20
+MAX_BODY_BYTES = 16 << 20
+BODY_SECONDS = 60.0
+"""Within which the body of a request has to be there."""
+IGNORED = "X-Rlctl-Ignored"
+"""The header of an answer with the fields of its request that had no effect."""
+_NAMED = 20
+"""Fields that one header names."""
+_REMEMBERED = 200
+"""Fields of which the log knows that they are ignored."""
 CLOSING_SECONDS = 1.0
 """How long requests under way may take when a server is closed."""
 _LOG = logging.getLogger(__name__)
+_T = TypeVar("_T")
 Heard = Callable[[int, str], Awaitable[None]]
 """Called with the place of a generation and its text so far while it is generated."""
 
@@ -58,6 +70,14 @@ class Caller(Protocol):
 
     def elsewhere(self, body: Mapping[str, Any]) -> Forward | None:
         """Where a request goes that this server does not answer itself; None if it does."""
+        ...
+
+    def knows(self, model: str) -> bool:
+        """Whether requests may call the model so."""
+        ...
+
+    def overrides(self, asked: Asked) -> Sequence[str]:
+        """The fields of a request that are read, and have no effect."""
         ...
 
     async def chat(self, asked: Asked, heard: Heard | None) -> list[Generated]:
@@ -108,6 +128,10 @@ class ApiServer:
             collects: take feedback on answers.
         """
         self._callers = callers
+        self._ignored: set[str] = set()
+        """Fields that the log has named."""
+        self._connections: Connections | None = None
+        self._listening: list[asyncio.Server] = []
         self._numbers, self._started = count(1), secrets.token_hex(4)
         self._created = int(time.time())
         app = web.Application(middlewares=[_errors], client_max_size=MAX_BODY_BYTES)
@@ -131,18 +155,19 @@ class ApiServer:
         self._client: ClientSession | None = None
         """Of requests that are passed on."""
 
-    async def start(self, host: str, port: int = 0) -> None:
-        """Listen; port 0 takes a free one.
-
-        Raises:
-            OSError: the address cannot be used.
-        """
+    async def start(self, sockets: Sequence[socket.socket]) -> None:
+        """Listen on sockets (``connections.bound``)."""
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
-        self.port = self._runner.addresses[0][1]
+        server = self._runner.server
+        assert server is not None, "it is made by the setup"
+        self._connections = Connections(server)
+        self._listening = await self._connections.listen(sockets)
+        self.port = sockets[0].getsockname()[1]
 
     async def close(self) -> None:
         """Stop listening."""
+        for each in self._listening:
+            each.close()
         await self._runner.cleanup()
         if self._client is not None:
             await self._client.close()
@@ -166,6 +191,8 @@ class ApiServer:
 
     def _caller(self, request: web.Request) -> Caller:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if not is_text(token):
+            raise ApiError(400, "the Authorization header is not UTF-8")
         return self._callers.find(request.match_info.get("id", ""), token.strip() if scheme.lower() == "bearer" else "")
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
@@ -201,28 +228,39 @@ class ApiServer:
         caller, body = self._caller(request), await _body(request)
         if (forward := _elsewhere(caller, body)) is not None:
             return await self._forwarded(request, forward, "chat/completions")
-        asked = read_chat(body)
         number = self._number("chatcmpl")
-        asked = replace(asked, number=number)
-        chunks = Chunks(number, int(time.time()), _model_of(asked, caller), asked, chat=True)
+        asked = replace(read_chat(body), number=number)
+        model, headers = _model_of(asked, caller), self._headers(asked, caller)
         if asked.stream:
-            return await _streamed(request, chunks, lambda heard: caller.chat(asked, heard))
+            chunks = Chunks(number, int(time.time()), model, asked, chat=True)
+            return await _streamed(request, chunks, headers, lambda heard: caller.chat(asked, heard))
         generated = await caller.chat(asked, None)
-        return web.json_response(chat_answer(number, int(time.time()), _model_of(asked, caller), generated, asked))
+        answer = chat_answer(number, int(time.time()), model, generated, asked)
+        return web.json_response(answer, headers=headers)
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         caller, body = self._caller(request), await _body(request)
         if (forward := _elsewhere(caller, body)) is not None:
             return await self._forwarded(request, forward, "completions")
-        asked = read_completion(body)
-        number, model = self._number("cmpl"), _model_of(asked, caller)
-        asked = replace(asked, number=number)
+        number = self._number("cmpl")
+        asked = replace(read_completion(body), number=number)
+        model, headers = _model_of(asked, caller), self._headers(asked, caller)
         if asked.stream:
             chunks = Chunks(number, int(time.time()), model, asked, chat=False)
-            return await _streamed(request, chunks, lambda heard: caller.complete(asked, heard))
+            return await _streamed(request, chunks, headers, lambda heard: caller.complete(asked, heard))
         generated = await caller.complete(asked, None)
         echoed = asked.prompt if asked.echo and isinstance(asked.prompt, str) else ""
-        return web.json_response(completion_answer(number, int(time.time()), model, generated, asked, echoed))
+        answer = completion_answer(number, int(time.time()), model, generated, asked, echoed)
+        return web.json_response(answer, headers=headers)
+
+    def _headers(self, asked: Asked, caller: Caller) -> dict[str, str]:
+        """Headers that name what of a request has no effect; the log names each field once."""
+        names = [quote(name[:60], safe="[]. ") for name in (*asked.ignored, *caller.overrides(asked))][:_NAMED]
+        new = [name for name in names if name not in self._ignored]
+        if new and len(self._ignored) < _REMEMBERED:
+            self._ignored.update(new)
+            _LOG.warning(spoken("requests set {names}, which have no effect here", names=", ".join(new)))
+        return {IGNORED: ", ".join(names)} if names else {}
 
 
 def _elsewhere(caller: Caller, body: Any) -> Forward | None:
@@ -230,6 +268,8 @@ def _elsewhere(caller: Caller, body: Any) -> Forward | None:
 
 
 def _model_of(asked: Asked, caller: Caller) -> str:
+    if asked.model and not caller.knows(asked.model):
+        raise _no_model(asked.model, caller)
     return asked.model or caller.models[0]
 
 
@@ -237,7 +277,7 @@ def _no_model(name: str, caller: Caller) -> ApiError:
     listed = ", ".join(caller.models)
     return ApiError(
         404,
-        said("there is no model {name!r}; there is {listed}", name=name, listed=listed),
+        said("there is no model {name!r}; there is {listed}", name=name[:200], listed=listed),
         code="model_not_found",
         param="model",
     )
@@ -245,16 +285,54 @@ def _no_model(name: str, caller: Caller) -> ApiError:
 
 async def _body(request: web.Request) -> Any:
     try:
-        return await request.json(loads=json.loads)
+        async with asyncio.timeout(BODY_SECONDS):
+            content = await request.read()
+    except TimeoutError:
+        raise ApiError(
+            408, said("the body of the request took longer than {seconds:g} s", seconds=BODY_SECONDS)
+        ) from None
+    try:
+        text = content.decode()
+        body = json.loads(text, parse_constant=_refuse_constant)
     except ValueError as error:
         raise ApiError(400, said("the request is not JSON: {error}", error=error)) from error
+    if "\\u" in text and not is_text(json.dumps(body, ensure_ascii=False)):
+        raise ApiError(400, "the request has half of a surrogate pair, which is no character")
+    return body
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(said("{name} is no number", name=name))
+
+
+def is_text(text: str) -> bool:
+    """Whether a text can be encoded: it has no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+async def together(several: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
+    """The results of coroutines that run at the same time; if one fails, or this is cancelled, none goes on."""
+    tasks = [asyncio.ensure_future(each) for each in several]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def _streamed(
-    request: web.Request, chunks: Chunks, generate: Callable[[Heard], Awaitable[list[Generated]]]
+    request: web.Request,
+    chunks: Chunks,
+    headers: Mapping[str, str],
+    generate: Callable[[Heard], Awaitable[list[Generated]]],
 ) -> web.StreamResponse:
     """Server-sent events. An error before the first chunk is answered as one without streaming is."""
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
+    kind = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+    response = web.StreamResponse(headers={**kind, **headers})
 
     async def send(several: Iterator[dict[str, Any]]) -> None:
         for chunk in several:
@@ -267,10 +345,12 @@ async def _streamed(
 
     try:
         generated = await generate(heard)
-    except ApiError as error:
+    except (asyncio.CancelledError, ConnectionError):
+        raise
+    except Exception as error:
         if not response.prepared:
             raise
-        await response.write(b"data: " + json.dumps(error.body()).encode() + b"\n\n")
+        await response.write(b"data: " + json.dumps(_as_api_error(error, request).body()).encode() + b"\n\n")
         return response
     for place, each in enumerate(generated):
         await send(chunks.finished(place, each))
@@ -283,20 +363,28 @@ async def _streamed(
 async def _errors(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
+    connection = request.protocol
+    assert isinstance(connection, Connection), "servers listen by Connections"
+    connection.begin()
     try:
         return await handler(request)
-    except ApiError as error:
-        return web.json_response(error.body(), status=error.status)
-    except web.HTTPException as error:
-        shown = ApiError(
-            error.status,
-            said("{method} {path}: {reason}", method=request.method, path=request.path, reason=error.reason),
-        )
-        return web.json_response(shown.body(), status=error.status)
     except (asyncio.CancelledError, ConnectionError):
         raise
-    except Exception as error:  # noqa: BLE001 - the client gets what happened, and the log has the traceback
-        _LOG.exception(spoken("a request failed: {method} {path}", method=request.method, path=request.path))
-        return web.json_response(
-            ApiError(500, said("{kind}: {error}", kind=type(error).__name__, error=error)).body(), status=500
-        )
+    except Exception as error:  # noqa: BLE001 - the client gets what happened
+        answered = _as_api_error(error, request)
+        return web.json_response(answered.body(), status=answered.status)
+    finally:
+        connection.end()
+
+
+def _as_api_error(error: Exception, request: web.Request) -> ApiError:
+    """What a client is told; the log has the traceback of what is not the client's fault."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, web.HTTPException):
+        reason = said("{method} {path}: {reason}", method=request.method, path=request.path, reason=error.reason)
+        return ApiError(error.status, reason)
+    if isinstance(error, RecursionError):
+        return ApiError(400, "the request is nested too deeply")
+    _LOG.error(spoken("a request failed: {method} {path}", method=request.method, path=request.path), exc_info=error)
+    return ApiError(500, said("{kind}: {error}", kind=type(error).__name__, error=error))

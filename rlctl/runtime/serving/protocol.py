@@ -1,15 +1,19 @@
 """Requests and answers of the OpenAI API: what rlctl reads of a request, and what it writes.
 
-Fields that would change what is generated, and that an engine cannot do, are refused with status 400. Everything here is plain
-data; see https://platform.openai.com/docs/api-reference for the fields.
+Fields that would change what is generated, and that an engine cannot do, are refused with status 400; further fields that nothing
+here reads are ignored, and named (``Asked.ignored``). Everything here is plain data; see
+https://platform.openai.com/docs/api-reference for the fields.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from itertools import accumulate
+from typing import Any, Literal, TypeGuard
 
 from rlctl.common.messages.reasons import said, translated
 from rlctl.runtime.agents.formats import ToolCall
@@ -40,7 +44,12 @@ _REFUSED: Mapping[str, tuple[Any, ...]] = {
     "best_of": (None, 1),
 }
 """Fields that are not supported, with the values that ask for nothing."""
-_COUNTED = ("n", "max_tokens", "max_completion_tokens")
+_COUNTED = {"n": 128, "max_tokens": None, "max_completion_tokens": None}
+"""Fields that count something, and how much they may be."""
+_WHOLE = ("top_k", "seed")
+"""Fields of sampling that are whole numbers of 64 bits."""
+MOST_STOPS, LONGEST_STOP = 16, 256
+"""Texts that end an answer, and characters of one: a generation is searched for each after each token."""
 _ROLES = ("system", "user", "assistant", "tool")
 
 
@@ -82,6 +91,8 @@ class Asked:
     prompt: str | tuple[int, ...] = ""
     """Of a completion."""
     echo: bool = False
+    ignored: Sequence[str] = ()
+    """Fields with a value that nothing reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +102,27 @@ class Generated:
     text: str
     finish_reason: FinishReason
     prompt_tokens: int
-    tokens: Sequence[tuple[str, float]]
-    """Its tokens as texts, with their log-probs."""
+    generated_tokens: int
+    tokens: Sequence[tuple[str, float]] = ()
+    """Its tokens as texts, with their log-probs, if they were asked for."""
     calls: Sequence[ToolCall] = ()
     call_ids: Sequence[str] = ()
+
+
+class _Fields(dict[str, Any]):
+    """An object of a request, which notes what is read of it."""
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        super().__init__(fields)
+        self.read: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.read.add(name)
+        return super().get(name, default)
+
+    def unread(self) -> list[str]:
+        """The fields with a value that nothing has read."""
+        return [name for name, value in self.items() if name not in self.read and value not in (None, [], {}, "")]
 
 
 def read_chat(body: Any) -> Asked:
@@ -108,7 +136,8 @@ def read_chat(body: Any) -> Asked:
     if not isinstance(messages, list) or not messages:
         raise ApiError(400, "messages is missing or empty; expected a list of messages", param="messages")
     names: dict[str, str] = {}
-    read = [_message(each, f"messages[{place}]", names) for place, each in enumerate(messages)]
+    ignored: dict[str, None] = {}
+    read = [_message(each, f"messages[{place}]", names, ignored) for place, each in enumerate(messages)]
     most = asked.get("max_completion_tokens")
     return _read(
         asked,
@@ -117,6 +146,7 @@ def read_chat(body: Any) -> Asked:
         messages=read,
         tools=_tools(asked),
         parallel_calls=asked.get("parallel_tool_calls") is not False,
+        ignored=list(ignored),
     )
 
 
@@ -136,7 +166,7 @@ def read_completion(body: Any) -> Asked:
         raise ApiError(
             400, "prompt must be one string or one list of token ids; send one request per prompt", param="prompt"
         )
-    if asked.get("logprobs") not in (None, False, 0, 1, True):
+    if asked.get("logprobs") not in (None, False, True):  # True is 1, and False 0
         raise ApiError(400, "logprobs is above 1; only the sampled token's log-prob is known", param="logprobs")
     return _read(
         asked,
@@ -147,68 +177,107 @@ def read_completion(body: Any) -> Asked:
     )
 
 
-def _read(asked: Mapping[str, Any], **known: Any) -> Asked:
+def _read(asked: _Fields, *, ignored: Sequence[str] = (), **known: Any) -> Asked:
     for name, nothing in _REFUSED.items():
-        if asked.get(name) not in nothing:
-            raise ApiError(
-                400, said("{name} is {value!r}; it is not supported here", name=name, value=asked[name]), param=name
-            )
-    for name in _COUNTED:
-        if asked.get(name) is not None and (not _is_count(asked[name]) or asked[name] < 1):
-            raise ApiError(
-                400,
-                said("{name} is {value!r}; expected a whole number above 0", name=name, value=asked[name]),
-                param=name,
-            )
-    sampling = {name: asked[name] for name in SAMPLING if asked.get(name) is not None}
-    for name, value in sampling.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ApiError(400, said("{name} is {value!r}; expected a number", name=name, value=value), param=name)
-    stop = asked.get("stop") or []
-    stops = [stop] if isinstance(stop, str) else stop
-    if not isinstance(stops, list) or not all(isinstance(text, str) and text for text in stops):
-        raise ApiError(400, said("stop is {stop!r}; expected a string or a list of strings", stop=stop), param="stop")
-    options = asked.get("stream_options") or {}
+        if (value := asked.get(name)) not in nothing:
+            raise _refused(name, value, said("it is not supported here"))
+    for name, most in _COUNTED.items():
+        count = asked.get(name)
+        if count is not None and (not _is_count(count) or count < 1):
+            raise _refused(name, count, said("expected a whole number above 0"))
+        if count is not None and most is not None and count > most:
+            raise _refused(name, count, said("expected at most {most}", most=most))
+    model = asked.get("model")
+    if not isinstance(model, str | None):
+        raise _refused("model", model, said("expected a string"))
+    options = asked.get("stream_options")
     return Asked(
-        model=str(asked.get("model", "")),
+        model=model or "",
         n=asked.get("n") or 1,
-        stop=tuple(stops),
-        sampling=sampling,
+        stop=_stops(asked.get("stop") or []),
+        sampling=_sampling(asked),
         stream=bool(asked.get("stream")),
         include_usage=isinstance(options, dict) and bool(options.get("include_usage")),
+        ignored=[*asked.unread(), *ignored],
         **known,
     )
 
 
-def _object(body: Any) -> dict[str, Any]:
+def _sampling(asked: _Fields) -> dict[str, Any]:
+    sampling = {name: value for name in SAMPLING if (value := asked.get(name)) is not None}
+    for name, value in sampling.items():
+        if not is_number(value):
+            raise _refused(name, value, said("expected a number"))
+        if name in _WHOLE and (not isinstance(value, int) or not -(1 << 63) <= value < 1 << 63):
+            raise _refused(name, value, said("expected a whole number of 64 bits"))
+    return sampling
+
+
+def _stops(stop: Any) -> tuple[str, ...]:
+    stops = [stop] if isinstance(stop, str) else stop
+    if not isinstance(stops, list) or not all(isinstance(text, str) and text for text in stops):
+        raise _refused("stop", stop, said("expected a string or a list of strings"))
+    if len(stops) > MOST_STOPS or max(map(len, stops), default=0) > LONGEST_STOP:
+        raise _refused(
+            "stop",
+            stop,
+            said(
+                "expected at most {most} strings of at most {longest} characters", most=MOST_STOPS, longest=LONGEST_STOP
+            ),
+        )
+    return tuple(stops)
+
+
+def _refused(name: str, value: Any, why: str) -> ApiError:
+    """A field's value that is not possible here."""
+    return ApiError(400, said("{name} is {value}; {why}", name=name, value=reprlib.repr(value), why=why), param=name)
+
+
+def _object(body: Any) -> _Fields:
     if not isinstance(body, dict):
         raise ApiError(400, "the request is not a JSON object")
-    return body
+    return _Fields(body)
+
+
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Whether a value of JSON is a number that a computer can calculate with."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # a whole number of more than 308 digits
+        return False
 
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _message(message: Any, where: str, names: dict[str, str]) -> dict[str, Any]:
-    """A message as chat templates read it; ``names`` are the tools of the calls so far, by the calls' ids."""
-    if not isinstance(message, dict):
+def _message(given: Any, where: str, names: dict[str, str], ignored: dict[str, None]) -> dict[str, Any]:
+    """A message as chat templates read it.
+
+    Args:
+        given: the message.
+        where: what errors call it.
+        names: the tools of the calls so far, by the calls' ids.
+        ignored: gets the fields of messages that nothing reads.
+    """
+    if not isinstance(given, dict):
         raise ApiError(400, said("{where} is not an object", where=where), param=where)
-    role = {"developer": "system"}.get(message.get("role", ""), message.get("role"))
+    message = _Fields(given)
+    role = message.get("role")
+    role = "system" if role == "developer" else role
     if role not in _ROLES:
-        raise ApiError(
-            400,
-            said("{where}.role is {role!r}; expected {roles}", where=where, role=role, roles=", ".join(_ROLES)),
-            param=f"{where}.role",
-        )
+        raise _refused(f"{where}.role", role, said("expected {roles}", roles=", ".join(_ROLES)))
     read: dict[str, Any] = {"role": role, "content": _content(message.get("content"), f"{where}.content")}
-    if message.get("tool_calls"):
-        read["tool_calls"] = [_call(each, f"{where}.tool_calls", names) for each in message["tool_calls"]]
+    if calls := message.get("tool_calls"):
+        if not isinstance(calls, list):
+            raise _refused(f"{where}.tool_calls", calls, said("expected a list"))
+        read["tool_calls"] = [_call(each, f"{where}.tool_calls", names) for each in calls]
     if role == "tool":
         known = message.get("tool_call_id")
         read |= {"tool_call_id": known} if known is not None else {}
         name = message.get("name") or names.get(str(known))
         read |= {"name": name} if name else {}
+    ignored.update((f"messages[].{name}", None) for name in message.unread())
     return read
 
 
@@ -255,14 +324,12 @@ def _call(call: Any, where: str, names: dict[str, str]) -> dict[str, Any]:
     return {"id": call["id"], **made} if call.get("id") is not None else made
 
 
-def _tools(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _tools(asked: _Fields) -> list[dict[str, Any]]:
     tools, choice = asked.get("tools") or [], asked.get("tool_choice", "auto")
     if choice not in (None, "auto", "none"):
-        raise ApiError(
-            400,
-            said("tool_choice is {choice!r}; a call cannot be forced, expected 'auto' or 'none'", choice=choice),
-            param="tool_choice",
-        )
+        raise _refused("tool_choice", choice, said("a call cannot be forced, expected 'auto' or 'none'"))
+    if not isinstance(tools, list):
+        raise _refused("tools", tools, said("expected a list"))
     for place, tool in enumerate(tools):
         function = tool.get("function") if isinstance(tool, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
@@ -314,7 +381,7 @@ def completion_answer(
 
 def usage(generated: Sequence[Generated]) -> dict[str, int]:
     """Tokens of an answer; the prompt counts once."""
-    prompt, sampled = generated[0].prompt_tokens, sum(len(each.tokens) for each in generated)
+    prompt, sampled = generated[0].prompt_tokens, sum(each.generated_tokens for each in generated)
     return {"prompt_tokens": prompt, "completion_tokens": sampled, "total_tokens": prompt + sampled}
 
 
@@ -345,7 +412,7 @@ def _chat_log_probs(each: Generated) -> dict[str, Any]:
 
 def _text_log_probs(each: Generated) -> dict[str, Any]:
     texts, values = [text for text, _ in each.tokens], [value for _, value in each.tokens]
-    offsets = [sum(len(text) for text in texts[:place]) for place in range(len(texts))]
+    offsets = [0, *accumulate(map(len, texts))][:-1]
     return {"tokens": texts, "token_logprobs": values, "top_logprobs": None, "text_offset": offsets}
 
 

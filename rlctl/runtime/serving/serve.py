@@ -9,6 +9,7 @@ import hmac
 import logging
 import secrets
 import signal
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +24,11 @@ from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.experience.samples import training_sampling
 from rlctl.runtime.rollout.interface import check_requests
 from rlctl.runtime.rollout.texts import decoded
-from rlctl.runtime.serving.chat import Conversations, answer_of
+from rlctl.runtime.serving.chat import Conversations, answer_of, tokens_of
 from rlctl.runtime.serving.collecting import Collector
+from rlctl.runtime.serving.connections import bound
 from rlctl.runtime.serving.generator import Generator, HeardTokens
-from rlctl.runtime.serving.http import ApiServer, Heard
+from rlctl.runtime.serving.http import ApiServer, Heard, together
 from rlctl.runtime.serving.protocol import ApiError, Asked, FinishReason, Generated
 from rlctl.runtime.sync.machine import stored
 from rlctl.runtime.types import Request, Response, Sampling
@@ -81,7 +83,9 @@ class Policy:
         self._sampling = training_sampling(service.engine.rollout, () if end is None else (int(end),))
         needed = service.tool_format != AUTO
         tool_format = format_of(self._chat, service.tool_format, [LOOKUP], agent="serve", needed=needed)
-        self._conversations = Conversations(self._chat, tool_format, agent="serve", most=CONVERSATIONS)
+        self._conversations = Conversations(
+            self._chat, tool_format, agent="serve", max_tokens=self._max_length, most=CONVERSATIONS
+        )
 
     def find(self, path_id: str, token: str) -> Policy:
         """This, if the token is right.
@@ -95,6 +99,14 @@ class Policy:
 
     def elsewhere(self, body: Mapping[str, Any]) -> None:
         """Every request is answered here."""
+
+    def knows(self, model: str) -> bool:
+        """Whether requests may call the model so."""
+        return model in self.models
+
+    def overrides(self, asked: Asked) -> Sequence[str]:
+        """The fields of a request that are read, and have no effect."""
+        return () if self.collector is None else list(asked.sampling)
 
     async def reward(self, body: Any) -> None:
         """Refused: nothing is trained here.
@@ -141,9 +153,9 @@ class Policy:
         Raises:
             ApiError: it cannot be answered as it asks.
         """
-        ids = self._conversations.tokens(asked.messages, asked.tools)
+        ids = await self._conversations.read(asked)
         responses = await self._generate(ids, asked, None if asked.tools else heard)
-        answers = [self._chat_answer(asked, ids, response) for response in responses]
+        answers = await asyncio.to_thread(lambda: [self._chat_answer(asked, ids, each) for each in responses])
         self._collect(asked, ids, responses, [answer.text for answer in answers])
         return answers
 
@@ -153,12 +165,15 @@ class Policy:
         Raises:
             ApiError: see ``chat``.
         """
-        prompt = asked.prompt
-        ids = list(prompt) if not isinstance(prompt, str) else self._chat.encode([prompt], special=True)[0]
+        ids = await self._conversations.read(asked)
         responses = await self._generate(ids, asked, heard)
+        answers = await asyncio.to_thread(self._text_answers, asked, ids, responses)
+        self._collect(asked, ids, responses, [answer.text for answer in answers])
+        return answers
+
+    def _text_answers(self, asked: Asked, ids: Sequence[int], responses: Sequence[Response]) -> list[Generated]:
         texts = decoded(responses, self._tokenizer)
-        self._collect(asked, ids, responses, texts)
-        return [self._generated(text, each, len(ids)) for text, each in zip(texts, responses, strict=True)]
+        return [self._generated(asked, text, each, len(ids)) for text, each in zip(texts, responses, strict=True)]
 
     def _collect(self, asked: Asked, ids: Sequence[int], responses: Sequence[Response], texts: Sequence[str]) -> None:
         if self.collector is not None:
@@ -168,7 +183,7 @@ class Policy:
         if self.collector is not None and asked.n > 1:
             raise ApiError(400, said("n is {count}; feedback on one answer needs n 1", count=asked.n), param="n")
         sampling, seed = self._sampling_of(ids, asked), asked.sampling.get("seed")
-        drawn = int(seed) if seed is not None else secrets.randbits(48)
+        drawn = seed % (1 << 63) if seed is not None else secrets.randbits(48)
         requests = [Request(tuple(ids), sampling, 1, drawn, first=place) for place in range(asked.n)]
         try:
             check_requests(requests[:1], max_length=self._max_length, vocab_size=self._vocab_size)
@@ -179,7 +194,7 @@ class Policy:
             for place, request in enumerate(requests)
         ]
         try:
-            return list(await asyncio.gather(*asking))
+            return await together(asking)
         except RlctlError as error:
             raise ApiError(500, reason_of(error)) from error
 
@@ -242,15 +257,16 @@ class Policy:
         if not calls:
             answer = {"role": "assistant", "content": decoded([response], self._tokenizer)[0]}
         self._conversations.remember(asked.messages, answer, asked.tools, [*ids, *response.token_ids])
-        return self._generated(str(answer["content"]), response, len(ids), calls)
+        return self._generated(asked, str(answer["content"]), response, len(ids), calls)
 
-    def _generated(self, text: str, response: Response, prompt: int, calls: Sequence[ToolCall] = ()) -> Generated:
-        decode = self._tokenizer.decode
-        tokens = [(decode([token]), value) for token, value in zip(response.token_ids, response.log_probs, strict=True)]
+    def _generated(
+        self, asked: Asked, text: str, response: Response, prompt: int, calls: Sequence[ToolCall] = ()
+    ) -> Generated:
+        tokens = tokens_of(response, self._tokenizer) if asked.log_probs else ()
         finish: FinishReason = "tool_calls" if calls else response.finish_reason
         named = enumerate(calls)
         ids = [self._conversations.call_id(call, place, secrets.token_hex(5)[:9]) for place, call in named]
-        return Generated(text, finish, prompt, tokens, calls, ids)
+        return Generated(text, finish, prompt, len(response.token_ids), tokens, calls, ids)
 
 
 async def serve(
@@ -260,6 +276,7 @@ async def serve(
     newest: Callable[[int], Weights | None] | None = None,
     every: float = 5.0,
     loaded: Callable[[int], None] = lambda version: None,
+    sockets: Sequence[socket.socket] = (),
 ) -> None:
     """Serve until SIGINT or SIGTERM.
 
@@ -269,6 +286,7 @@ async def serve(
         newest: called in a thread with the version that is served; returns weights newer than it, if there are any.
         every: seconds between two calls of it.
         loaded: called with a version when its weights are served.
+        sockets: that hold the service's address already.
 
     Raises:
         RunError: the model cannot be loaded, or the address cannot be used.
@@ -277,6 +295,7 @@ async def serve(
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, ended.set)
+    sockets = sockets or bound(service.host, service.port)
     engine = await asyncio.to_thread(make_engine, service.engine)
     engine.weight_version = service.version
     generator = Generator(engine)
@@ -284,13 +303,7 @@ async def serve(
     server = ApiServer(policy, by_path=False, collects=service.buffer is not None)
     following = None
     try:
-        try:
-            await server.start(service.host, service.port)
-        except OSError as error:
-            raise RunError(
-                said("cannot listen on {host}:{port}: {error}", host=service.host, port=service.port, error=error),
-                hint="choose another --host or --port",
-            ) from error
+        await server.start(sockets)
         ready(server.port)
         if newest is not None:
             following = asyncio.create_task(_follow(generator, newest, every, loaded))

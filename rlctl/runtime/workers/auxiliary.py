@@ -7,6 +7,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
+from rlctl.runtime.serving.connections import bound
 from rlctl.runtime.serving.generator import Generator
 from rlctl.runtime.serving.http import ApiServer
 from rlctl.runtime.serving.serve import Policy, Service
@@ -38,7 +39,7 @@ class AuxiliaryWorker:
     async def _started(self, service: Service) -> tuple[Generator, ApiServer]:
         generator = Generator(self._engine, wake=self._engine.wake if self._sleeps else None)
         server = ApiServer(Policy(service, generator, self._engine.limits), by_path=False)
-        await server.start(service.host, service.port)
+        await server.start(bound(service.host, service.port))
         return generator, server
 
     def port(self) -> int:

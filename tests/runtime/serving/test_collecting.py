@@ -62,9 +62,10 @@ def told(url: str, path: str, body: Any = None) -> Any:
 def episode(client: openai.OpenAI, url: str, question: str, task: str, reward: float) -> list[str]:
     """An agent that asks twice, and is rewarded once: written for the plain client."""
     messages: list[Any] = [{"role": "user", "content": question}]
+    (served,) = client.models.list()
     ids = []
     for _ in range(2):
-        answer = client.chat.completions.create(model="tiny", messages=messages, temperature=0.01, max_tokens=4)
+        answer = client.chat.completions.create(model=served.id, messages=messages, temperature=0.01, max_tokens=4)
         ids.append(answer.id)
         messages += [
             {"role": "assistant", "content": answer.choices[0].message.content},

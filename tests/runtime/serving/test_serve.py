@@ -146,12 +146,12 @@ def test_newer_weights_are_served_while_requests_run(model: Path, tmp_path: Path
         asking = openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="t", max_retries=0)
 
         async def text() -> str:
-            answer = await asking.completions.create(model="m", prompt="12*", temperature=0, max_tokens=6)
+            answer = await asking.completions.create(model="tiny", prompt="12*", temperature=0, max_tokens=6)
             return answer.choices[0].text
 
         try:
             texts.append(await text())
-            under_way = [asking.completions.create(model="m", prompt="1", max_tokens=100) for _ in range(4)]
+            under_way = [asking.completions.create(model="tiny", prompt="1", max_tokens=100) for _ in range(4)]
             running = asyncio.gather(*under_way)
             while not versions:
                 await asyncio.sleep(0.02)
