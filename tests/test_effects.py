@@ -1025,6 +1025,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("rewards[]<sandbox>.timeout", 9.0, scorer, SANDBOX),
     ("rewards[]<sandbox>.memory_limit_mib", 64, scorer, SANDBOX),
     ("rewards[]<sandbox>.partial_credit", True, scorer, SANDBOX),
+    ("rewards[]<sandbox>.tests_together", "refuse", scorer, SANDBOX),
     ("rewards[]<sandbox>.on_error", "stop", one_of_two_fails, SANDBOX),
     ("rewards[]<judge>.on_error", "stop", one_of_two_fails, JUDGE),
     ("rewards[]<model>.on_error", "stop", one_of_two_fails, REWARD_MODEL),

@@ -507,7 +507,9 @@ TABLE: tuple[Row, ...] = (
     descriptive("rewards[]<model>", "overrides"),
     honoured("rewards[]<judge>", "auxiliary_model base_url model api_key prompt scoring sampling max_concurrent"),
     honoured("rewards[]<judge>", "replicas tensor_parallel_size engine engine_args max_context_tokens"),
-    honoured("rewards[]<sandbox>", "url isolation method max_concurrent memory_limit_mib partial_credit"),
+    honoured(
+        "rewards[]<sandbox>", "url isolation method max_concurrent memory_limit_mib partial_credit tests_together"
+    ),
     refused(
         "",
         "rewards[]<external>*",

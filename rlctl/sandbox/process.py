@@ -371,8 +371,8 @@ def _why(stderr: bytes) -> str:
     return f"the sandbox cannot be set up: {last}"
 
 
-def supervise(processes: Sequence[Process], until: Sequence[Process] = ()) -> None:
-    """Watch processes until some of them have ended, by default all.
+def supervise(processes: Sequence[Process], until: Sequence[Process] = (), wake: int | None = None) -> None:
+    """Watch processes until some of them have ended, by default all, or until the descriptor ``wake`` can be read.
 
     Raises:
         SandboxUnavailable: a sandbox could not be set up; its program did not run.
@@ -383,7 +383,11 @@ def supervise(processes: Sequence[Process], until: Sequence[Process] = ()) -> No
         for process in running:
             for fd in process.descriptors:
                 poll.register(fd, select.POLLIN)
+        if wake is not None:
+            poll.register(wake, select.POLLIN)
         left = min(process.due for process in running) - time.monotonic()
         ready = [fd for fd, _ in poll.poll(max(0.0, left) * 1000)]
         for process in running:
             process.step(ready)
+        if wake in ready:
+            return

@@ -446,6 +446,7 @@ REWARD_FIELDS: tuple[str, ...] = (
     "max_context_tokens",
     "isolation",
     "method",
+    "tests_together",
     "kind",
 )
 """What rewards of any type have."""

@@ -28,6 +28,7 @@ from rlctl.planning import arithmetic
 
 ROOT = "roll.pipeline.rlvr.rewards"
 MATH = f"{ROOT}.math_rule_reward_worker.MathRuleRewardWorker"
+_SANDBOX_DEFAULTS = {"max_concurrent": 64, "memory_limit_mib": 1024, "partial_credit": False, "tests_together": "run"}
 SANDBOX = f"{ROOT}.code_sandbox_reward_worker.CodeSandboxRewardWorker"
 JUDGE = f"{ROOT}.llm_judge_reward_worker.LLMJudgeRewardWorker"
 CHOICE = f"{ROOT}.multiple_choice_boxed_rule_reward_worker.MultipleChoiceBoxedRuleRewardWorker"
@@ -374,7 +375,7 @@ def _write_sandbox(reward: Mapping[str, Any], place: tuple[Any, ...], to: tuple[
         yield Flow((), None, ((*place, "isolation"),), "mapped", note)
     else:
         yield Flow((*to, "code_url"), reward["url"], ((*place, "url"),), "derived", always=True)
-    for field, usual in (("max_concurrent", 64), ("memory_limit_mib", 1024), ("partial_credit", False)):
+    for field, usual in _SANDBOX_DEFAULTS.items():
         if reward[field] != usual:
             yield Inexpressible(((*place, field),), said("ROLL's sandbox worker has no {field}", field=field))
 

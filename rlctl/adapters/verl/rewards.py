@@ -219,6 +219,8 @@ def _write_sandbox(view: Writing, root: str, reward: dict[str, Any], place: tupl
     for name in ("url", "max_concurrent", "memory_limit_mib") if reward["url"] is not None else ():
         used = ((*place, name), (*place, "type"))[: 2 if name == "url" else 1]
         yield Flow(view.path(f"{root}.{name}"), reward[name], used, same=name != "url")
+    if reward["tests_together"] != "run":
+        yield Inexpressible(((*place, "tests_together"),), "verl runs assertions in the process of the program")
     if reward["partial_credit"]:
         yield Flow((), None, ((*place, "partial_credit"),), "mapped", "verl scores the share of the first 10 cases")
     else:

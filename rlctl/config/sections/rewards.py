@@ -148,6 +148,10 @@ class SandboxReward(Reward, type="sandbox"):
     """Memory limit of a program together with all its child processes."""
     partial_credit: bool = False
     """Score the share of passed cases among the first 10, as verl does, instead of all or nothing."""
+    tests_together: Literal["run", "refuse"] = "run"
+    """What happens with tests that need the program's own process, where a program can forge their verdict: assertions
+    in a service, and tests that need more than plain data. run: the metric ``tests_together`` reports their share.
+    refuse: such a response fails to be scored, see ``on_error``."""
 
 
 @section

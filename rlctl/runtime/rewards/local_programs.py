@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rlctl.runtime.rewards.interface import Call, Loaded, Outcome
 from rlctl.runtime.rewards.programs import START_SECONDS, Isolation, Limits, check, run_programs
-from rlctl.runtime.rewards.sandbox_fusion import SHARED_CASES
+from rlctl.runtime.rewards.sandbox_fusion import SHARED_CASES, TestsTogether, together_metric
 from rlctl.runtime.rewards.trials import trials_of
 
 ALL_SECONDS = 360.0
@@ -24,6 +24,8 @@ class LocalPrograms:
     method: str = "verl"
     partial_credit: bool = False
     """Score the share of the first tests instead of all or nothing."""
+    tests_together: TestsTogether = "run"
+    """What happens with tests that need the process of the program."""
 
     @property
     def call_seconds(self) -> float:
@@ -47,6 +49,8 @@ class LocalPrograms:
         if trials is None:
             return Outcome(0.0, correct=False)
         trials = trials[:SHARED_CASES] if self.partial_credit else trials
+        tests = [trial.program.split for trial in trials if trial.program.tests]
+        together = together_metric(len(tests), [each.together for each in tests if each.together], self.tests_together)
         limits = Limits(self.seconds, ALL_SECONDS, self.memory_limit_mib)
         # If there is no share to report, the first program that fails to run decides.
         stop_at = () if self.partial_credit else ("raised", "killed", "late")
@@ -54,4 +58,4 @@ class LocalPrograms:
         passed = [trial.passes(each) for trial, each in zip(trials, ran, strict=False)]
         share = sum(passed) / len(trials)
         score = share if self.partial_credit else float(share == 1.0)
-        return Outcome(score, share == 1.0, {"passed_share": share})
+        return Outcome(score, share == 1.0, {"passed_share": share, **together})

@@ -17,12 +17,13 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from rlctl.common.messages.reasons import said
 from rlctl.runtime.rewards.interface import Call, Outcome
 from rlctl.runtime.rewards.service import Service, ServiceError, one_by_one
 
+TestsTogether = Literal["run", "refuse"]
 SHARED_CASES = 10
 """Cases that the share of passed ones is of."""
 NAMES_BEFORE = (
@@ -81,6 +82,8 @@ class Sandbox:
     memory_limit_mib: int = 1024
     partial_credit: bool = False
     """Score the share of the first cases instead of all or nothing."""
+    tests_together: TestsTogether = "run"
+    """What happens with assertions: a service runs them in the process of the program."""
 
     def groups(self, calls: Sequence[Call]) -> list[list[int]]:
         """See ``ServiceScorer``."""
@@ -93,10 +96,14 @@ class Sandbox:
             return [Outcome(0.0, correct=False)]
         cases = cases_of(calls[0].answer, program)
         cases = cases[:SHARED_CASES] if self.partial_credit else cases
+        asserted = [case.assertion for case in cases if case.assertion]
+        together = together_metric(
+            len(asserted), [said("the service runs them there")] * len(asserted), self.tests_together
+        )
         passed = await asyncio.gather(*(self._passes(case, service) for case in cases))
         share = sum(passed) / len(passed)
         score = share if self.partial_credit else float(share == 1.0)
-        return [Outcome(score, share == 1.0, {"passed_share": share})]
+        return [Outcome(score, share == 1.0, {"passed_share": share, **together})]
 
     async def _passes(self, case: Case, service: Service) -> bool:
         seconds = max(1, int(self.timeout // 3))
@@ -111,6 +118,28 @@ class Sandbox:
             "fetch_files": [],
         }
         return passes(await service.post(self.url, body), case.expected)
+
+
+def together_metric(tests: int, reasons: Sequence[str], allowed: TestsTogether) -> dict[str, float]:
+    """The share of tests that run in the process of the program, where it can forge their verdict; nothing if there are no tests.
+
+    Args:
+        tests: how many there are.
+        reasons: why some of them run there.
+        allowed: whether they may.
+
+    Raises:
+        ValueError: they may not.
+    """
+    if reasons and allowed == "refuse":
+        raise ValueError(
+            said(
+                "tests_together is refuse, and tests of this row need the process of the program: {reason}; use tests that "
+                "only pass and compare plain data, or set tests_together to run",
+                reason=reasons[0],
+            )
+        )
+    return {"tests_together": len(reasons) / tests} if tests else {}
 
 
 def program_of(response: str) -> str | None:

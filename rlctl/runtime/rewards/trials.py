@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ IMPORTS = "".join(
 )
 """What ROLL puts before every program."""
 BLOCK = re.compile(r"```([\w+#.\-]*)\s*\n*(.*?)```", re.DOTALL)
+LONGEST_RESULT = 4 << 20
+"""Characters of a result that is read: to read one takes much more memory."""
 TEST_FUNCTION = re.compile(r"^\s*def (test_[^(]*)\(", re.MULTILINE)
 
 
@@ -90,7 +93,7 @@ def _roll_trials(call: Call) -> list[Trial] | None:
     if not call.response:
         return None
     if kind == "text":
-        return [Trial(SandboxedProgram(_assertion(case).replace("{response}", repr(said))), _ended) for case in cases]
+        return [Trial(SandboxedProgram(_about(_assertion(case), said)), _ended) for case in cases]
     code = solution_of(said)
     if kind == "check_based":
         return _checks(code, cases[0])
@@ -141,6 +144,25 @@ def _assertion(case: Any) -> str:
     return case if isinstance(case, str) else _field(case, "assert_code")
 
 
+def _about(assertion: str, response: str) -> str:
+    """An assertion with the response in the place of ``{response}``, always as data, also where the mark is in quotes."""
+
+    class Fill(ast.NodeTransformer):
+        def visit_Set(self, node: ast.Set) -> ast.AST:
+            is_mark = len(node.elts) == 1 and isinstance(node.elts[0], ast.Name) and node.elts[0].id == "response"
+            return node.elts[0] if is_mark else self.generic_visit(node)
+
+        def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+            text = node.value
+            return ast.Constant(text.replace("{response}", repr(response))) if isinstance(text, str) else node
+
+    try:
+        filled = ast.unparse(Fill().visit(ast.parse(assertion)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return assertion  # it fails there too
+    return f"response = {response!r}\n{filled}"
+
+
 def _ended(ran: Ran) -> bool:
     return ran.how == "ended"
 
@@ -172,6 +194,8 @@ def _function_trial(code: str, function: str, case: Any) -> Trial:
 
 def returns(result: str, expected: Any) -> bool:
     """Whether a function's result, as Python text, is what is expected; a tuple is a list, and a list of one may stand for it."""
+    if len(result) > LONGEST_RESULT:
+        return False
     try:
         found = ast.literal_eval(result)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -221,7 +245,7 @@ def _numbers_close(lines: Sequence[str], wanted: Sequence[str]) -> bool:
         pairs = [(float(a), float(b)) for a, b in zip(lines, wanted, strict=True)]
     except ValueError:
         return False
-    return all(a == b or abs(a - b) <= 1e-8 + 1e-5 * abs(b) for a, b in pairs)
+    return all(a == b or (math.isfinite(b) and abs(a - b) <= 1e-8 + 1e-5 * abs(b)) for a, b in pairs)
 
 
 def _short(value: Any) -> str:

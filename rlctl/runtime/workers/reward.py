@@ -296,6 +296,7 @@ def scorer_of(reward: Reward, models: Auxiliaries = NO_AUXILIARIES) -> Scorer:
             reward.isolation,
             reward.method,
             partial_credit=reward.partial_credit,
+            tests_together=reward.tests_together,
         )
         local.check()
         return local
@@ -310,7 +311,9 @@ def scorer_of(reward: Reward, models: Auxiliaries = NO_AUXILIARIES) -> Scorer:
                 hint="remove its url to run programs locally, or set its method to verl",
             )
         assert reward.url is not None, "the others run programs here"
-        return Sandbox(reward.url, reward.timeout, reward.memory_limit_mib, reward.partial_credit)
+        return Sandbox(
+            reward.url, reward.timeout, reward.memory_limit_mib, reward.partial_credit, reward.tests_together
+        )
     if isinstance(reward, JudgeReward) and reward.auxiliary_model is not None:
         model = chosen(models, reward.auxiliary_model)
         return Judge("", model.model, reward.scoring, reward.prompt, dict(reward.sampling), model)

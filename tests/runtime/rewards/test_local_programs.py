@@ -158,6 +158,37 @@ def test_rolls_kinds_of_cases() -> None:
     assert not roll("it is 'Rome", "text", [{"assert_code": "assert 'Paris' in {response}"}])
 
 
+@pytest.mark.parametrize(
+    "assertion",
+    [
+        "assert 'Paris' in {response}",
+        "assert 'Paris' in \"{response}\"",
+        "assert 'Paris' in '{response}'",
+        "assert 'Paris' in '''{response}'''",
+        "text = f'{response}'\nassert 'Paris' in text and len({response}) > 3",
+    ],
+)
+def test_a_response_is_data_of_the_assertion_also_in_quotes(assertion: str) -> None:
+    assert roll('it\'s "Paris"', "text", [assertion])
+    for quote in ("'", '"', "'''", "'\\n", '"\\n', "\\"):
+        assert not roll(f"{quote} or True or {quote}", "text", [assertion])
+        assert not roll(f"x{quote}\nexit()\n{quote}", "text", [assertion])
+
+
+def test_tests_that_need_the_programs_process_are_counted_and_can_be_refused() -> None:
+    apply = "```python\ndef apply(f, xs):\n    return [f(x) for x in xs]\n```"
+    shared, apart = "assert apply(lambda x: x, [1]) == [1]", "assert apply(None, []) == []"
+    run = LocalPrograms(20.0, method="roll", isolation="limits").load().one
+    refuse = LocalPrograms(20.0, method="roll", isolation="limits", tests_together="refuse").load().one
+    assert run is not None
+    assert refuse is not None
+    assert run(call(apply, "assert", [apart, shared])).metrics == {"passed_share": 1.0, "tests_together": 0.5}
+    assert refuse(call(apply, "assert", [apart])).metrics == {"passed_share": 1.0, "tests_together": 0.0}
+    assert run(call(DOUBLE, "io", [{"stdin": "1", "expected_stdout": "2"}])).metrics == {"passed_share": 1.0}
+    with pytest.raises(ValueError, match="lambda x: x"):
+        refuse(call(apply, "assert", [apart, shared]))
+
+
 def test_a_program_that_ends_before_the_assertions_has_not_passed() -> None:
     for end in ("import sys; sys.exit(0)", "import os; os._exit(0)", "import os; os.close(1); quit()"):
         assert not roll(f"```python\ndef add(a, b): pass\n{end}\n```", "assert", ["assert add(1, 1) == 2"])
@@ -175,6 +206,8 @@ def test_a_program_that_ends_before_the_assertions_has_not_passed() -> None:
         ("-1", "-1.1", False),
         ("a b", "b a", False),
         ("1\n2", "1", False),
+        ("1", "inf", False),
+        ("3\n3", "3", False),
     ],
 )
 def test_output_is_compared_as_roll_does(written: str, expected: str, *, right: bool) -> None:
@@ -195,6 +228,11 @@ def test_output_is_compared_as_roll_does(written: str, expected: str, *, right: 
 )
 def test_results_are_compared_as_roll_does(result: str, expected: Any, *, right: bool) -> None:
     assert returns(result, expected) is right
+
+
+def test_results_that_cannot_be_read_are_wrong() -> None:
+    for result in ("[" + "[]," * (2 << 20) + "]", "-" * (1 << 20) + "1", "[" * (1 << 20)):
+        assert not returns(result, None)
 
 
 def test_the_program_of_a_response_as_roll_finds_it() -> None:

@@ -40,6 +40,17 @@ def test_the_share_of_passed_cases(sandbox: Served) -> None:
     assert score(sandbox.url, (RIGHT, three))[0] == Score(1.0, {"code": 1.0, "code/passed_share": 1.0}, correct=True)
 
 
+def test_assertions_run_with_the_program_in_a_service(sandbox: Served) -> None:
+    """So a program can end before them, and the record says that they ran there."""
+    cases = {"assert_case": ["assert f(1) == 2"]}
+    (found,) = score(sandbox.url, ("```python\nimport os\nos._exit(0)\n```", cases))
+    assert found == Score(1.0, {"code": 1.0, "code/passed_share": 1.0, "code/tests_together": 1.0}, correct=True)
+    (refused,) = score(sandbox.url, ("```python\nx = 1\n```", cases), tests_together="refuse")
+    assert refused.total == 0.0
+    assert "tests_together is refuse" in (refused.error or "")
+    assert score(sandbox.url, (RIGHT, DOUBLE), tests_together="refuse", partial_credit=True)[0].total == 0.75
+
+
 def test_requests_are_those_of_sandbox_fusion(sandbox: Served) -> None:
     sandbox.bodies.clear()
     score(sandbox.url, (RIGHT, {"inputs": ["4"], "outputs": ["8"]}), memory_limit_mib=512)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from rlctl.common.errors import RunError
-from rlctl.runtime.rewards.programs import Isolation, Limits, Ran, SandboxedProgram, check, run_programs, runs_apart
-from rlctl.runtime.rewards.trials import IMPORTS
+from rlctl.runtime.rewards import programs
+from rlctl.runtime.rewards.interface import Call
+from rlctl.runtime.rewards.programs import Isolation, Limits, Ran, SandboxedProgram, check, run_programs
+from rlctl.runtime.rewards.programs.apart import Split
+from rlctl.runtime.rewards.trials import IMPORTS, trials_of
+from tests.runtime.rewards import usual_tests
 
 
 def _isolated() -> bool:
@@ -21,111 +25,54 @@ needs_sandbox = pytest.mark.skipif(not _isolated(), reason="no sandbox here")
 
 
 def run(code: str, tests: str, *, isolation: Isolation = "limits", seconds: float = 20.0, entry: str = "") -> Ran:
-    assert runs_apart(tests)
     program = SandboxedProgram(code, prelude=IMPORTS, tests=tests, entry=entry)
-    return run_programs([program], Limits(seconds), isolation)[0]
+    assert not program.split.together
+    ran = run_programs([program], Limits(seconds), isolation)[0]
+    assert not ran.together
+    return ran
 
-
-CLASSES = """
-class Node:
-    def __init__(self, value, left=None, right=None):
-        self.value, self.left, self.right = value, left, right
-    def __eq__(self, other):
-        return isinstance(other, Node) and self.value == other.value
-    def __hash__(self):
-        return hash(self.value)
-    def __add__(self, other):
-        return Node(self.value + (other.value if isinstance(other, Node) else other))
-    def __radd__(self, other):
-        return self + other
-    def __lt__(self, other):
-        return self.value < other.value
-    def __len__(self):
-        return 3
-    def __getitem__(self, place):
-        return [self.value, self.left, self.right][place]
-    def __contains__(self, item):
-        return item == self.value
-    def __iter__(self):
-        return iter([1, 2, 3])
-    def __str__(self):
-        return f"<{self.value}>"
-    def __enter__(self):
-        return self.value
-    def __exit__(self, *error):
-        self.value = "closed"
-class Leaf(Node):
-    pass
-class NotFound(KeyError):
-    pass
-def find(node, value):
-    while node:
-        if node.value == value:
-            return node
-        node = node.left if value < node.value else node.right
-    raise NotFound(value)
-"""
 
 RIGHT = {
     "a value": ("def plus(a, b):\n    return a + b", "assert plus(1, 2) == 3\nassert plus([1], [2]) == [1, 2]"),
     "values of many types": (
         "def same(x): return x",
         """
-from collections import Counter, OrderedDict, defaultdict, deque
 from decimal import Decimal
 from fractions import Fraction
-import datetime
-values = [None, True, 1, -0.5, 10**5000, float("inf"), "é\\ud800", b"x", bytearray(b"y"), 1 + 2j, (1, (2,)), {1, 2}, frozenset({3}),
-          {1: [2], (3, 4): None}, range(2, 8, 3), Counter("aab"), OrderedDict(a=1), deque([1]), Decimal("0.1"), Fraction(1, 3),
-          datetime.date(2020, 1, 2), datetime.datetime(2020, 1, 2, 3), datetime.timedelta(1, 2), int, ValueError, math, len]
+values = [None, True, 1, -0.5, 10**5000, -(1 << 53), float("inf"), "é\\ud800", b"x", 1 + 2j, (1, (2,)), {1, 2}, frozenset({3}),
+          {1: [2], (3, 4): None}, range(2, 8, 3), Decimal("0.10"), Fraction(1, 3), [], {}, set(), ""]
 for value in values:
     found = same(value)
     assert found == value and type(found) is type(value), value
-assert math.isnan(same(math.nan))
-assert same(defaultdict(list, a=[1]))["a"] == [1]
+assert math.isnan(same(math.nan)) and str(same(-0.0)) == "-0.0"
 assert same(values) == values
 """,
     ),
-    "arguments that are changed": (
+    "values of subclasses, by what they extend": (
+        "from collections import *\nfrom enum import IntEnum\nP = namedtuple('P', 'x y')\nclass E(IntEnum):\n    A = 3\n"
+        "def f(): return [Counter('aab'), OrderedDict(a=1), defaultdict(list, a=[1]), P(1, 2), E.A, type('S', (str,), {})('s')]",
+        "found = f()\nassert found == [{'a': 2, 'b': 1}, {'a': 1}, {'a': [1]}, (1, 2), 3, 's']\n"
+        "assert [type(each) for each in found] == [dict, dict, dict, tuple, int, str]",
+    ),
+    "iterators, by what they give": (
+        "from itertools import chain\ndef upto(n):\n    for i in range(n): yield i\ndef f(xs): return chain(xs, [9])",
+        "assert list(upto(3)) == [0, 1, 2] and upto(1) != [0]\ng = upto(2)\nassert next(g) == 0 and next(g) == 1\n"
+        "assert next(g, 9) == 9 and list(f(x for x in 'ab')) == ['a', 'b', 9]",
+    ),
+    "numbers and arrays of numpy": (
+        "import numpy as np\ndef f(): return np.int64(3), np.float32(0.5), np.bool_(True), np.arange(3)",
+        "assert f() == (3, 0.5, True, [0, 1, 2])",
+    ),
+    "arguments that are changed, if the result is thrown away": (
         "def order(xs, seen):\n    xs.sort()\n    seen['n'] = len(xs)\n    return xs",
-        "xs, seen = [3, 1, 2], {}\nassert order(xs, seen=seen) is xs\nassert xs == [1, 2, 3] and seen == {'n': 3}",
+        "xs, seen = [3, 1, 2], {}\norder(xs, seen=seen)\nassert xs == [1, 2, 3] and seen == {'n': 3}",
     ),
-    "generators and iterators": (
-        "def count(n):\n    for i in range(n): yield i",
-        "assert list(count(3)) == [0, 1, 2]\ng = count(2)\nassert next(g) == 0 and next(g) == 1\nassert next(g, 9) == 9",
-    ),
-    "classes": (
-        CLASSES,
-        """
-tree = Node(5, Leaf(2), Node(8))
-assert isinstance(tree.left, Leaf) and isinstance(tree.left, Node) and not isinstance(tree.right, Leaf)
-assert issubclass(Leaf, Node) and not isinstance(3, Node)
-assert find(tree, 8) is tree.right and find(tree, 2).value == 2
-assert tree == Node(5) and tree != Node(6) and Node(1) < Node(2) and sorted([Node(3), Node(1)])[0] == Node(1)
-assert (Node(1) + Node(2)).value == 3 and (Node(1) + 4).value == 5 and (4 + Node(1)).value == 5 and sum([Node(1), Node(2)]) == Node(3)
-assert len(tree) == 3 and tree[0] == 5 and 5 in tree and 6 not in tree and list(tree) == [1, 2, 3] and str(tree) == "<5>"
-tree.value = 7
-assert tree.value == 7 and len({Node(1), Node(1), Node(2)}) == 2
-with tree as value:
-    assert value == 7
-assert tree.value == "closed"
-tree.value = 5
-import copy
-assert copy.deepcopy(tree) == tree
-try:
-    find(tree, 99)
-except NotFound as error:
-    assert error.args == (99,)
-else:
-    assert False
-try:
-    find(tree, 98)
-except KeyError:
-    pass
-""",
+    "arguments that are not changed, if it is not": (
+        "def order(xs):\n    xs.sort()\n    return xs",
+        "xs = [3, 1, 2]\nassert order(xs) == [1, 2, 3]\nassert xs == [3, 1, 2]",
     ),
     "exceptions": (
-        "def f(x):\n    if x < 0: raise ValueError('negative')\n    return 1 // x",
+        "class Negative(ValueError):\n    pass\ndef f(x):\n    if x < 0: raise Negative('negative')\n    return 1 // x",
         """
 import pytest
 with pytest.raises(ValueError, match="negative"):
@@ -135,132 +82,182 @@ with pytest.raises(ZeroDivisionError):
 assert f(1) == pytest.approx(1.0)
 """,
     ),
-    "functions as arguments and results": (
-        "def twice(f):\n    return lambda x: f(f(x))\ndef apply(f, xs):\n    return [f(x) for x in xs]",
-        "seen = []\nassert twice(lambda x: x + 3)(1) == 7\nassert apply(lambda x: seen.append(x) or len(seen), 'ab') == [1, 2]",
-    ),
-    "objects of the tests": (
-        "def depth(node):\n    return 0 if node is None else 1 + depth(node.next)\ndef cut(node):\n    node.next = None",
-        """
-class ListNode:
-    def __init__(self, next=None):
-        self.next = next
-chain = ListNode(ListNode(ListNode()))
-assert depth(chain) == 3
-cut(chain)
-assert chain.next is None
-""",
-    ),
-    "named tuples": (
-        "from collections import namedtuple\nPoint = namedtuple('Point', 'x y')\ndef f(): return Point(1, 2)",
-        "p = f()\nassert p == (1, 2) and p.x == 1 and p[1] == 2 and list(p) == [1, 2]\nx, y = p",
-    ),
-    "arrays": (
-        "import numpy as np\ndef double(a): return a * 2\ndef fill(a): a[:] = 1",
-        """
-import numpy as np
-a = np.arange(4.0).reshape(2, 2)
-assert np.array_equal(double(a), a * 2) and double(np.float32(2)) == 4 and double(a).dtype == a.dtype
-fill(a)
-assert a.sum() == 4
-""",
-    ),
-    "a name of a builtin or import, if it is what is tested": (
+    "a name of the prelude, if the tests are about it": ("def median(xs): return 7", "assert median([1, 2]) == 7"),
+    "a name of Python, if the tests are about it": (
         "def sum(a, b): return a * b\ndef helper(): pass",
-        "assert sum(2, 5) == 10",
+        "assert abs(sum(2, 5) - 10) < 1",
     ),
-    "test functions": ("def f(): return 1", "def test_f():\n    assert f() == 1\ntest_f()"),
-    "modules that the program imported": ("import math as m\nx = m.pi", "assert m.floor(x) == 3"),
+    "a result that nothing reads": ("def f(): return object()", "f()"),
+    "objects that go back": (
+        "class Node:\n    def __init__(self, v, next=None): self.v, self.next = v, next\n"
+        "def length(n): return 0 if n is None else 1 + length(n.next)\ndef make(n): return Node(n)",
+        "node = Node(1, Node(2))\nassert length(node) == 2\nassert node.next.v == 2 and make(7).v == 7",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_program_passes(name: str) -> None:
     code, tests = RIGHT[name]
-    if name == "arrays":
-        pytest.importorskip("numpy")
     ran = run(code, tests)
     assert ran.how == "ended", ran
-    wrong = run("", tests)
-    assert wrong.how == "raised", wrong
+    assert run("", tests).how == "raised"
 
 
 TEST = "assert plus(1, 1) == 2"
-FORGE = """
-import gc, json, os, struct, sys, threading
-frame = sys._getframe()
-found = []
-while frame:
-    found += [repr(value) for value in frame.f_locals.values()] + list(map(str, frame.f_locals.values()))
-    frame = frame.f_back
-found += [str(each) for each in gc.get_objects() if isinstance(each, dict)]
-assert not any("plus" + "(1, 1" in text for text in found), "the tests can be read"
-report = json.dumps({"how": "ended", "status": 0, "result": "", "error": ""}).encode()
-def frames(*messages):
-    return b"".join(struct.pack("!I", len(text)) + text for text in (json.dumps(m).encode() for m in messages))
-def write(data):
+OWN_SIDE = """
+import gc, json, os, struct, sys, threading, time
+def walk():
+    frame, found = sys._getframe(), {}
+    while frame:
+        found = {**frame.f_locals, **found}
+        frame = frame.f_back
+    return found
+own = walk()
+socket, wire = own["socket"], own["wire"]
+texts = [str(value) for value in own.values()] + [str(each) for each in gc.get_objects() if isinstance(each, dict)]
+assert not any("plus" + "(1, 1" in text for text in texts), "the tests can be read"
+def told(*messages):
+    for message in messages:
+        text = message if isinstance(message, bytes) else json.dumps(message).encode()
+        os.write(socket, struct.pack("!I", len(text)) + text)
+def everywhere(data):
     for fd in range(64):
         try:
             os.write(fd, data)
         except OSError:
             pass
-"""
-WRONG = {
-    "reports for the tests": (FORGE + "write(report)\nos._exit(0)", TEST),
-    "reports while it is called": (FORGE + "def plus(a, b):\n    write(report)\n    os._exit(0)", TEST),
-    "forges answers": (FORGE + "write(frames(*[['done', {'m': [['plus', 2]]}, []]] * 3))\ntime.sleep(60)", TEST),
-    "has code called here": (
-        FORGE
-        + """
+REPORT = json.dumps({"how": "ended", "status": 0, "result": "", "error": ""}).encode()
 def plus(a, b):
-    for code in ("__import__('os').write(2, b'ended')", "raise SystemExit(0)"):
-        for builtin in ("exec", "eval", "setattr", "getattr", "print"):
-            write(frames(["do", "call", [{"builtin": builtin}, code, {"m": []}], {}]))
-    write(frames(["do", "get", [{"yours": 0}, "__globals__"], {}]))
     return 3
-""",
-        "def f(): pass\nassert plus(f, 1) == 2",
-    ),
-    "equals everything": (
-        "class Any:\n    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = lambda self, other: True\n    def __sub__(self, other): return self\n"
-        "    __abs__ = __rsub__ = __sub__\ndef plus(a, b): return Any()",
+"""
+"""What an attacker starts with: the socket of the process, and how to write to it."""
+
+
+def answers(*replies: str, before: str = "") -> str:
+    """A program that writes answers of its own instead of the one that it is asked for."""
+    return f"{OWN_SIDE}{before}\ndef plus(a, b):\n    told({', '.join(replies)})\n    time.sleep(60)"
+
+
+FRAME = "def plus(a, b):\n    def frames(): yield\n    return {}"
+WRONG = {
+    # (a) a value that holds a frame, and all that is no plain data
+    "returns a generator": (FRAME.format("frames()"), TEST),
+    "returns a generator in a list": (FRAME.format("[2, frames()]"), "assert plus(1, 1)[1].gi_frame"),
+    "returns a frame": ("import sys\ndef plus(a, b): return sys._getframe()", TEST),
+    "returns a function": ("def plus(a, b): return lambda *args: 2", TEST),
+    "returns a class": ("def plus(a, b): return type", TEST),
+    "returns a module": ("import os\ndef plus(a, b): return os", TEST),
+    "returns itself in a list": ("def plus(a, b):\n    x = []\n    x.append(x)\n    return x", TEST),
+    "returns what grows": ("def plus(a, b):\n    x = []\n    for _ in range(99): x = [x, x]\n    return x", TEST),
+    "returns too much": ("def plus(a, b): return 'x' * (100 << 20)", TEST),
+    "names a generator": ("plus = (x for x in [2])", TEST),
+    "wants callbacks": ("class Sum:\n    def __radd__(self, other): return 2\ndef plus(a, b): return Sum()", "assert 0 + plus(1, 1) == 2"),
+    # (b) messages that the program writes itself
+    "asks the tests": (answers('["do", "call", [{"builtin": "exec"}, "raise SystemExit"], {}]', '[2, "call", 0, [], False]'), TEST),
+    "names a builtin": (answers('[2, ["raised", "__dict__", [["l", 0]], ""]]', '[2, ["raised", "SystemExit", [["l", 0]], ""]]'), TEST),
+    "raises KeyboardInterrupt there": (answers('[2, ["raised", "KeyboardInterrupt", [["l", 0]], ""]]'), "try:\n    plus(1, 1)\nexcept BaseException:\n    pass"),
+    "makes the decoder fail": (answers('[2, ["plain", [["?", 0]]]]'), "try:\n    plus(1, 1)\nexcept BaseException:\n    pass"),
+    "sends steps of objects": (answers('[2, ["plain", [["o", 0]]]]'), "plus(1, 1)"),
+    "sends parts that are not there": (answers('[2, ["plain", [["l", -1]]]]'), "plus(1, 1)"),
+    "sends a dict as a key": (answers('[2, ["plain", [["d", 0], ["s", 1]]]]'), "plus(1, 1)"),
+    "sends JSON in a step": (answers('[2, ["plain", [["=", {"__class__": "x"}]]]]'), "plus(1, 1)"),
+    "sends two values": (answers('[2, ["plain", [["=", 2], ["=", 2]]]]'), "plus(1, 1)"),
+    "sends a deep message": (answers('b"[" * (1 << 20)'), "plus(1, 1)"),
+    "sends an endless number": (answers('[2, ["plain", [["=", 1]]]]'.replace("1]]]]", "9]]]]").join(("b'", "'")).replace("9", "9" * 5000)), "plus(1, 1)"),
+    "sends no JSON": (answers('b"\\xff"'), "plus(1, 1)"),
+    "announces too much": (answers(before="os.write(socket, b'\\xff' * 8)"), TEST),
+    "answers before it is asked": (OWN_SIDE + 'told(*[[n, ["plain", [["=", 2]]]] for n in range(9, 99)])', TEST),
+    "answers twice": (answers('[2, ["plain", [["=", 3]]]]', '[2, ["plain", [["=", 2]]]]'), f"plus(1, 1)\n{TEST}"),
+    "changes what it was not given to change": (answers('[2, ["plain", [["=", 2]], [["=", 0], ["l", 0], ["d", 1]]]]'), "xs = [1]\nassert plus(xs, 1) == 2"),
+    "changes a number": (answers('[2, ["plain", [["=", 2]], [["=", 0], ["=", 0], ["d", 1]]]]'), "plus(1, 1)"),
+    "ends loops": ("def plus(a, b): raise StopIteration", "for found in map(plus, [1], [1]):\n    assert found == 2"),
+    "says that the tests are over": (OWN_SIDE + "everywhere(b'\\0')\neverywhere(REPORT)\nos._exit(0)", TEST),
+    "reports while it is called": (OWN_SIDE + "def plus(a, b):\n    everywhere(REPORT)\n    os._exit(0)", TEST),
+    "reports from a thread": (OWN_SIDE + "threading.Thread(target=lambda: [everywhere(REPORT) for _ in range(999)], daemon=True).start()", TEST),
+    "reports from a child that outlives it": (
+        OWN_SIDE + "if not os.fork():\n    while True:\n        everywhere(REPORT)\n        time.sleep(0.01)\nos._exit(0)",
         TEST,
     ),
-    "is near everything, and no number": (
-        "class Any:\n    def __sub__(self, other): return 0.0\n    __rsub__ = __sub__\n    def __abs__(self): return 0.0\n"
-        "def plus(a, b): return Any()",
-        "assert abs(plus(1, 1) - 2) < 1e-6",
+    # (c) names that nobody asked for
+    "sends more names": (
+        OWN_SIDE + 'told([1, ["ran", ["plain", [["=", 2]]], ["plain", [["=", 2]]]]])\ntime.sleep(60)',
+        TEST,
     ),
-    "is near everything": (
-        "class Any(float):\n    def __sub__(self, other): return 0.0\n    __rsub__ = __eq__ = __sub__\n    def __abs__(self): return 0.0\n"
-        "def plus(a, b): return Any(9)",
-        "assert abs(plus(1, 1) - 2) < 1e-6",
+    "sends names instead of places": (OWN_SIDE + 'told([1, {"plus": 2, "__builtins__": {"AssertionError": 0}}])\ntime.sleep(60)', TEST),
+    "defines __builtins__": (
+        "__builtins__ = {'AssertionError': SystemExit, '__import__': lambda *args: None}\ndef plus(a, b): return 9",
+        f"import math\n{TEST}",
     ),
-    "changes builtins": (
-        "import builtins\nbuiltins.AssertionError = ValueError\nbuiltins.abs = lambda x: 0\ndef abs(x): return 0\ndef isclose(a, b): return True\n"
-        "def plus(a, b): return 9",
-        "assert abs(plus(1, 1) - 2) < 1 and isclose(plus(1, 1), 2)",
+    # (d) names that the tests have, and objects that answer "yes"
+    "defines names of the prelude": (
+        "def isclose(a, b): return True\nsqrt = reduce = Counter = isclose\ndef plus(a, b): return 9",
+        "assert isclose(plus(1, 1), 2) and Counter(str(plus(1, 1))) == Counter('2') and sqrt(plus(1, 1)) == sqrt(2)",
     ),
-    "defines the check": (
-        "def check(f): pass\ndef plus(a, b): return 9",
-        "def check(f):\n    assert f(1, 1) == 2\ncheck(plus)",
+    "defines names of Python": (
+        "import builtins\nbuiltins.AssertionError = ValueError\nbuiltins.abs = lambda x: 0\ndef abs(x): return 0\ndef plus(a, b): return 9",
+        "assert abs(plus(1, 1) - 2) < 1",
     ),
+    "defines the check": ("def check(f): pass\ndef plus(a, b): return 9", "def check(f):\n    assert f(1, 1) == 2\ncheck(plus)"),
+    **{
+        f"answers yes to {method}": (f"class Yes:\n    def {method}(self, *args): return True\ndef plus(a, b): return Yes()", test)
+        for method, test in {
+            "__contains__": "assert 2 in plus(1, 1)",
+            "__eq__": TEST,
+            "__bool__": "assert plus(1, 1)",
+            "issubset": "assert plus(1, 1).issubset({2})",
+            "endswith": "assert plus('a', 'b').endswith('b')",
+            "count": "found = plus(1, 1)\nassert found.count(2)",
+            "__instancecheck__": "assert isinstance(plus(1, 1), int)",
+            "__ne__": "assert plus(1, 1) != 3",
+        }.items()
+    },
+    **{
+        f"extends {kind}": (
+            f"class Any({kind}):\n    def __eq__(self, other): return True\n    __ne__ = __lt__ = __contains__ = __eq__\n"
+            f"    def __sub__(self, other): return 0.0\n    __rsub__ = __sub__\n    def endswith(self, x): return True\n"
+            f"    def __hash__(self): return 1\n    issubset = endswith\ndef plus(a, b): return Any({value})",
+            test,
+        )
+        for kind, value, test in [
+            ("int", 9, TEST),
+            ("float", 9, "assert abs(plus(1, 1) - 2) < 1e-6"),
+            ("str", "'x'", "assert plus('a', 'b').endswith('b')"),
+            ("list", "[]", "assert 2 in plus(1, 1)"),
+            ("set", "[9]", "assert plus(1, 1).issubset({2})"),
+            ("dict", "a=1", "assert plus(1, 1) == {}"),
+        ]
+    },
+    # the rest
     "exits": ("import sys\ndef plus(a, b): sys.exit(0)", TEST),
     "exits before": ("import os\nos._exit(0)", TEST),
+    "exits at the last call": ("import os\ndef plus(a, b): os._exit(0)", "try:\n    plus(1, 1)\nexcept Exception:\n    pass"),
     "raises what is no exception": ("def plus(a, b): raise type('Error', (BaseException,), {})", TEST),
+    "raises an exception of an odd class": ("class Odd(type(OSError)):\n    __name__ = 3\nclass E(Exception, metaclass=Odd): pass\ndef plus(a, b): raise E", TEST),
+    "fails before": ("def plus(a, b): return 2\nraise ValueError", TEST),
     "ends its parent": ("import os\nos.kill(os.getppid(), 9)\ndef plus(a, b): return 9", TEST),
-    "sends too much": ("def plus(a, b): return 'x' * (100 << 20)", TEST),
-    "is recursive": ("def plus(a, b):\n    x = []\n    x.append(x)\n    return x", TEST),
-}
+    "ends all that it sees": ("import os\nfor pid in map(int, filter(str.isdigit, os.listdir('/proc'))):\n    if pid != os.getpid(): os.kill(pid, 9)", TEST),
+    "clears its argument": ("def plus(xs): xs.clear(); return []", "xs = [2, 1]\nassert plus(xs) == sorted(xs)"),
+    "leaves files": (
+        "import os\nfor folder in ('/box', '/tmp', '.', '/dev/shm'):\n"
+        "    for name in ('math.py', 'conftest.py', 'sitecustomize.py', 'x.pth'):\n"
+        "        try: open(f'{folder}/{name}', 'w').write('import os; os._exit(0)')\n        except OSError: pass\ndef plus(a, b): return 9",
+        f"import math\n{TEST}",
+    ),
+    "reads the tests": (OWN_SIDE + "assert not sys.stdin.read()\nfor fd in range(64):\n    try: assert b'assert' not in os.pread(fd, 999, 0)\n    except OSError: pass", TEST),
+    "is not there": ("", TEST),
+    "is no text": ("\\x00\\ud800", TEST),
+    "looks like the name": ("def ｐlus2(a, b): return 2", TEST),
+}  # fmt: skip
 
 
 @needs_sandbox
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_program_does_not_pass(name: str) -> None:
     code, tests = WRONG[name]
-    ran = run(code, tests, isolation="namespaces", seconds=10.0)
+    ran = run(code, tests, isolation="namespaces", seconds=6.0)
     assert ran.how != "ended", ran
-    assert "the tests can be read" not in ran.error
+    assert "can be read" not in ran.error
 
 
 @needs_sandbox
@@ -268,28 +265,124 @@ def test_a_program_that_never_answers_is_late() -> None:
     assert run("def plus(a, b):\n    while True: pass", TEST, isolation="namespaces", seconds=1.5).how == "late"
 
 
+@needs_sandbox
 @pytest.mark.parametrize(
-    ("tests", "apart"),
+    "tests",
     [
-        ("assert f(1) == 2", True),
-        ("import math\nassert math.isclose(f(1), 2)", True),
-        ("assert 1 +", True),
-        ("import io, sys\nsys.stdout = io.StringIO()\nf()", False),
-        ("from unittest.mock import patch", False),
-        ("import pandas as pd", False),
-        ("def test_f(capsys): pass", False),
-        ("eval('f(1)')", False),
+        "import os\nos._exit(0)",
+        "import json, os\nfor fd in range(3, 64):\n    try: os.write(fd, json.dumps({'how': 'ended'}).encode())\n"
+        "    except OSError: pass\nos._exit(0)",
+        "import os\nos.kill(os.getpid(), 9)",
     ],
 )
-def test_tests_that_reach_into_the_process_share_it(tests: str, *, apart: bool) -> None:
-    assert runs_apart(tests) is apart
+def test_only_a_process_that_says_so_when_the_program_has_ended_and_then_ends_well_has_passed(
+    tests: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever happens in the process of the tests: to leave it is not to pass, and before the end there is nowhere to report."""
+    monkeypatch.setattr(programs, "split", lambda *args: Split())
+    assert run("", tests, isolation="namespaces").how == "killed"
 
 
-def test_tests_that_capture_output_work() -> None:
+@pytest.mark.parametrize(
+    ("tests", "together"),
+    [
+        ("assert f(1) == 2", False),
+        ("import math\nassert math.isclose(f(1), 2)", False),
+        ("import sys\nsys.setrecursionlimit(9999)\nassert f(1) < sys.maxsize", False),
+        ("assert 1 +", False),
+        ("assert list(map(f, [1])) == sorted([2], key=lambda x: x)", False),
+        ("import sys\nsys.stdout = None\nf()", True),
+        ("from sys import stdout\nf()", True),
+        ("import io\nf()", True),
+        ("from unittest.mock import patch", True),
+        ("import unittest\nunittest.mock.patch('f')", True),
+        ("import pandas as pd", True),
+        ("import numpy as np\nassert np.allclose(f(1), 2)", False),
+        ("import numpy as np\nassert f(np.zeros(3)) == 2", True),
+        ("eval('f(1)')", True),
+        ("from collections import deque\nassert f(deque([1])) == 2", True),
+        ("assert f(date(2020, 1, 1)) == 2", True),
+        ("assert f(lambda x: x) == 2", True),
+        ("assert f(x for x in [1]) == f(map(str, [1])) == f(math.pi) == 2", False),
+        ("assert f(len, [1]) == 2", True),
+        ("assert f(sqrt, 1) == 2", True),
+        ("import math\nassert f([math.sqrt]) == 2", True),
+        ("def g(x): return x\nassert f(g) == 2", True),
+        ("class A: pass\na = A()\nassert f([a]) == 2", True),
+        ("f.cache = {}\nassert f(1) == 2", True),
+        ("class B(Base): pass\nassert B().f() == 2", True),
+        ("@f\ndef g(): pass\nassert g() == 2", True),
+        ("assert isinstance(f(1), Node)", True),
+        ("assert len(Stack()) == 0", True),
+        ("s = Stack()\nassert str(s) == ''", True),
+        ("s = Stack()\nassert 3 in s", True),
+        ("with Timer() as t:\n    f(1)", True),
+        ("import asyncio\nassert asyncio.run(f(1)) == 2", True),
+        ("async def g():\n    assert await f(1) == 2", True),
+    ],
+)
+def test_the_tests_alone_decide_whether_they_run_apart(tests: str, *, together: bool) -> None:
+    assert bool(SandboxedProgram("", prelude=IMPORTS, tests=tests).split.together) is together
+
+
+def test_objects_of_the_preludes_classes_are_shared() -> None:
+    prelude = "class ListNode:\n    pass\ndef node(xs) -> ListNode:\n    return ListNode()\ndef same(a: 'ListNode', b): return a == b\n"
+    assert SandboxedProgram("", prelude=prelude, tests="assert f(node([1])) == 1").split.together
+    assert not SandboxedProgram("", prelude=prelude, tests="assert f([1]) == 1").split.together
+
+
+def _usual() -> list[tuple[Call, str]]:
+    """The usual tests, as rows of ROLL and verl with the right program as their response."""
+
+    def roll(code: str, kind: str, *, function: str | None = None, **case: str) -> tuple[Call, str]:
+        columns = {"case_type": kind, "test_cases": [case], "test_case_function": function}
+        return Call("code", f"```python\n{code}\n```", columns=columns), "roll"
+
+    return [
+        *(roll(code, "assert", assert_code=f"{test}\ncheck({name})") for code, test, name in usual_tests.HUMANEVAL),
+        *(
+            roll(code, "check_based", assert_code=test, entry_point=name)
+            for code, test, name in usual_tests.HUMANEVAL + usual_tests.LEETCODE
+            if all(line.startswith(("def", "    assert")) for line in test.split("\n"))
+        ),
+        *(roll(code, "assert", assert_code=f"{test}\ncheck({name})") for code, test, name in usual_tests.LEETCODE),
+        *(roll(code, "assert", assert_code=test) for code, test in usual_tests.MBPP + usual_tests.TOGETHER),
+        *(roll(code, "pytest", assert_code=test) for code, test in usual_tests.PYTEST),
+        *(
+            roll(code, "io", function=name, stdin=given, expected_stdout=found)
+            for code, name, given, found in usual_tests.CALLS
+        ),
+        *(roll(code, "io", stdin=given, expected_stdout=found) for code, given, found in usual_tests.PRINTS),
+        *(
+            (Call("code", f"```python\n{code}\n```", answer={"assert_case": [test]}), "verl")
+            for code, test in usual_tests.ASSERT_CASE
+        ),
+    ]
+
+
+def test_nine_in_ten_of_the_usual_tests_run_apart() -> None:
+    trials = [trials_of(call, method) or [] for call, method in _usual()]
+    together = [each for each in trials if any(trial.program.split.together for trial in each)]
+    assert len(trials) >= 60
+    assert len(together) == len(usual_tests.TOGETHER)
+    assert len(together) <= 0.1 * len(trials)
+
+
+@needs_sandbox
+@pytest.mark.parametrize("index", range(len(_usual())))
+def test_right_programs_pass_the_usual_tests(index: int) -> None:
+    call, method = _usual()[index]
+    trials = trials_of(call, method) or []
+    ran = run_programs([trial.program for trial in trials], Limits(), "namespaces")
+    assert ran
+    assert all(trial.passes(each) for trial, each in zip(trials, ran, strict=True)), ran
+
+
+def test_tests_that_capture_output_work_together() -> None:
     tests = "import io, contextlib\nout = io.StringIO()\nwith contextlib.redirect_stdout(out):\n    f()\nassert out.getvalue() == 'x\\n'"
     found = run_programs(
         [SandboxedProgram("def f(): print('x')", tests=tests), SandboxedProgram("def f(): print('y')", tests=tests)],
         Limits(),
         "limits",
     )
-    assert [ran.how for ran in found] == ["ended", "raised"]
+    assert [(ran.how, ran.together) for ran in found] == [("ended", True), ("raised", True)]

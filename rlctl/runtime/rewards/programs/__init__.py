@@ -1,9 +1,10 @@
 """Programs that a model wrote, run on this machine in the sandbox (``rlctl/sandbox``), each in one of its own.
 
-    runner.py    a program with its input; its output and results are compared here
-    served.py    a program that tests call, and ...
-    tester.py    ... the tests, in a second sandbox, so that a program can neither read nor skip them
-    peer.py      how the two talk
+    runner.py    a program with its input, and tests that need its process; its output and results are compared here
+    apart.py     whether tests can run apart from a program; then ...
+    served.py    ... the program that they call is in one sandbox, and ...
+    tester.py    ... the tests are in another, so that a program can neither read nor skip them
+    wire.py      what crosses between the two: plain data
 
 A program has neither network nor the files of this machine: it sees the system's folders, Python and its packages, all read-only,
 and an empty folder in memory. Its time, memory, processes and output have limits, and whatever it leaves behind ends with
@@ -13,7 +14,6 @@ read files and use the network as this process can.
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import socket
@@ -21,14 +21,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from rlctl import sandbox
 from rlctl.common.errors import RunError, SandboxUnavailable
 from rlctl.common.messages.reasons import said
+from rlctl.runtime.rewards.programs.apart import Split, split
 
 Isolation = Literal["namespaces", "limits"]
 PROCESSES = 64
@@ -37,18 +38,10 @@ SHOWN_MIB = 16
 """Output of a program that is compared; a program that writes more is wrong."""
 START_SECONDS = 60.0
 """To start and end the sandboxes of the last program, in addition to the time of all; a sandbox that takes longer is an error."""
-_TEXTS = {name: Path(__file__).with_name(f"{name}.py").read_text() for name in ("runner", "served", "tester", "peer")}
+_TEXTS = {name: Path(__file__).with_name(f"{name}.py").read_text() for name in ("runner", "served", "tester", "wire")}
 _HINT = (
     "; use a sandbox service (url of the reward); or set isolation: limits, which gives programs your own permissions"
 )
-_SAME_PROCESS = frozenset(
-    """
-    sys io os builtins unittest mock patch inspect contextlib subprocess threading asyncio multiprocessing importlib gc ctypes
-    signal tempfile pathlib shutil globals locals vars exec eval compile input open __import__ capsys monkeypatch
-    pandas pd torch tensorflow tf sklearn scipy matplotlib plt
-    """.split()  # noqa: SIM905 - shorter than a list
-)
-"""Names with which tests reach into the program's process (patching, captured output), or exchange objects that cannot travel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +59,12 @@ class SandboxedProgram:
     tests: str = ""
     """Code behind the program, which passes by running to its end."""
     entry: str = ""
-    """The name that the tests are about, if it is known."""
+    """An expression that the tests are about, if it is known."""
+
+    @property
+    def split(self) -> Split:
+        """How the tests and the program are taken apart."""
+        return split(self.tests, self.prelude, self.entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +80,8 @@ class Ran:
     """What the function returned, as Python text; empty if none was called."""
     error: str = ""
     """The last line of what was raised, or the limit that ended it."""
+    together: bool = False
+    """Whether tests ran in the program's process, where it can forge all of this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,70 +136,70 @@ def check(isolation: Isolation) -> None:
         )
 
 
-def runs_apart(tests: str) -> bool:
-    """Whether tests can run in another process than the program. It depends on the tests alone, never on the program."""
-    try:
-        tree = ast.parse(tests)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True  # they fail there too
-    return not _SAME_PROCESS.intersection(_names(tree))
-
-
-def _names(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            yield node.id
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.Import):
-            yield from (name.name.partition(".")[0] for name in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield (node.module or "").partition(".")[0]
-            yield from (name.name for name in node.names)
-
-
 def _run(program: SandboxedProgram, limits: Limits, isolation: Isolation) -> Ran:
-    with _place(limits, isolation) as profile:
-        if program.tests and runs_apart(program.tests):
-            return _run_apart(program, profile, isolation)
-        job = {**asdict(program), "arguments": repr(program.arguments)}  # repr keeps integer keys of mappings
-        with _job(job) as file, _start("runner", profile, isolation, program, file) as process:
-            sandbox.supervise([process])
-        assert process.result is not None, "it has ended"
-        return _ran(process.result, process.result)
+    parts = program.split
+    if program.tests and not parts.together:
+        return _run_apart(program, parts, limits, isolation)
+    job = {name: getattr(program, name) for name in ("prelude", "code", "tests", "function")}
+    job["arguments"] = repr(program.arguments)  # it keeps integer keys of mappings
+    with (
+        _place(limits, isolation) as profile,
+        _job(job) as file,
+        _start("runner", profile, isolation, program.stdin, file) as process,
+    ):
+        sandbox.supervise([process])
+    assert process.result is not None, "it has ended"
+    return replace(_ran(process.result, process.result.stderr, process.result), together=bool(program.tests))
 
 
-def _run_apart(program: SandboxedProgram, profile: sandbox.Profile, isolation: Isolation) -> Ran:
-    """A program and its tests, which talk over a socket; how the tests end decides."""
-    text = {"peer": _TEXTS["peer"], "prelude": program.prelude}
-    ours, theirs = socket.socketpair()
+def _run_apart(program: SandboxedProgram, parts: Split, limits: Limits, isolation: Isolation) -> Ran:
+    """A program, and its tests, which call it over a socket; how the tests end decides.
+
+    When the tests are over, their process asks for a pipe, over a socket of its own. It gets one only when the program, and all
+    that the program started, has been ended here. What the tests report there counts if their process then ends well.
+    """
+    code = {"wire": _TEXTS["wire"], "prelude": program.prelude, "code": program.code}
+    tests = {
+        "wire": _TEXTS["wire"],
+        "prelude": parts.prelude,
+        "tests": program.tests,
+        "names": parts.names,
+        "tested": parts.tested,
+    }
     with ExitStack() as stack:
-        stack.enter_context(ours)
-        stack.enter_context(theirs)
-        code = stack.enter_context(_job({**text, "code": program.code}))
-        tests = stack.enter_context(_job({**text, "tests": program.tests, "entry": program.entry}))
-        served = stack.enter_context(_start("served", profile, isolation, program, code, theirs.fileno()))
-        tester = stack.enter_context(
-            _start("tester", profile, isolation, replace(program, stdin=""), tests, ours.fileno())
-        )
-        theirs.close()
-        ours.close()
-        sandbox.supervise([served, tester], until=[tester])
-    assert served.result is not None, "leaving the context ends it"
-    assert tester.result is not None, "leaving the context ends it"
+        ours, theirs, here, there = map(stack.enter_context, (*socket.socketpair(), *socket.socketpair()))
+
+        def start(text: str, job: dict[str, Any], stdin: str, *sockets: socket.socket) -> sandbox.Process:
+            profile, file = stack.enter_context(_place(limits, isolation)), stack.enter_context(_job(job))
+            fds = (file, *(each.fileno() for each in sockets))
+            return stack.enter_context(_start(text, profile, isolation, stdin, *fds))
+
+        served, tester = start("served", code, program.stdin, theirs), start("tester", tests, "", ours, there)
+        for each in (ours, theirs, there):
+            each.close()
+        sandbox.supervise([served, tester], until=[tester], wake=here.fileno())
+        served.close()
+        report = b""
+        if tester.result is None:
+            pipe = [stack.enter_context(os.fdopen(fd, "rb" if i == 0 else "wb", 0)) for i, fd in enumerate(os.pipe())]
+            with suppress(OSError):
+                socket.send_fds(here, [b"\0"], [pipe[1].fileno()])
+            pipe[1].close()
+            sandbox.supervise([tester])
+            report = pipe[0].read(_REPORT_BYTES) or b""
+    assert served.result is not None, "it has been ended"
+    assert tester.result is not None, "it has ended"
     if served.result.stopped:
-        return _ran(served.result, served.result)
-    return _ran(tester.result, served.result)
+        return _ran(served.result, b"", served.result)
+    return _ran(tester.result, report, served.result)
 
 
-def _start(
-    text: str, profile: sandbox.Profile, isolation: Isolation, program: SandboxedProgram, *fds: int
-) -> sandbox.Process:
+def _start(text: str, profile: sandbox.Profile, isolation: Isolation, stdin: str, *fds: int) -> sandbox.Process:
     return sandbox.Process(
         [sys.executable, "-I", "-c", _TEXTS[text], *map(str, fds)],
         profile,
         bwrap=sandbox.find_bwrap() if isolation == "namespaces" else "",
-        stdin=program.stdin.encode("utf-8", "replace"),
+        stdin=stdin.encode("utf-8", "replace"),
         pass_fds=fds,
     )
 
@@ -238,16 +238,18 @@ def _place(limits: Limits, isolation: Isolation) -> Iterator[sandbox.Profile]:
         )
 
 
-def _ran(reported: sandbox.Result, printed: sandbox.Result) -> Ran:
-    """What a process reported on its stderr, and what the program printed."""
+def _ran(reported: sandbox.Result, report: bytes, printed: sandbox.Result) -> Ran:
+    """What a process reported before it ended well, and what the program printed."""
     if reported.stopped:
         return (
             Ran("late") if reported.stopped == "time" else Ran("killed", error=f"over the limit of {reported.stopped}")
         )
     try:
-        report = json.loads(reported.stderr)
-        how, status, result, error = (report.get(name, default) for name, default in _REPORT.items())
-    except (ValueError, AttributeError):
+        if reported.status:
+            raise ValueError("it did not end well")
+        told = json.loads(report)
+        how, status, result, error = (told.get(name, default) for name, default in _REPORT.items())
+    except (ValueError, AttributeError, RecursionError):
         return Ran("killed", error=f"the process ended with status {reported.status}")
     if how not in ("ended", "exited", "raised", "killed") or not all(
         map(isinstance, (status, result, error), (int, str, str))
@@ -256,4 +258,5 @@ def _ran(reported: sandbox.Result, printed: sandbox.Result) -> Ran:
     return Ran(how, status, printed.stdout.decode("utf-8", "replace"), result, error)
 
 
+_REPORT_BYTES = 1 << 16
 _REPORT: dict[str, Any] = {"how": "", "status": 0, "result": "", "error": ""}
