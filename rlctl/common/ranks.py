@@ -183,6 +183,7 @@ BY_CODE: Mapping[str, Rank] = {
     "shipped-config": Rank.NAMES,
     "exports": Rank.NAMES,
     "run-name": Rank.NAMES,
+    "resume-latest": Rank.BREAKS,
     "launch": Rank.NAMES,
     "micro-batches-added": Rank.OBJECTIVE,
     "other-release": Rank.OBJECTIVE,

@@ -100,9 +100,12 @@ DIFFERENCES = frozenset(
         "uncallable-reward",
         "other-gradient",
         "other-trainer",
+        "resume-latest",
+        "unset",
+        "lost-overrides",
     }
 )
-"""Findings on what the target does otherwise although the source does not say it."""
+"""Findings on what the target does otherwise although no key of the source says it, and on what the source lacks."""
 
 Fix = tuple[tuple[str | int, ...], Any]
 """A canonical key, and a plain value for it."""

@@ -54,6 +54,8 @@ class Document:
     """The keys that a person wrote, where the text is a composed config and something beside it says so; None: not known."""
     added: frozenset[KeyPath] = frozenset()
     """The keys that overrides added with ``+`` or ``++``; every part is a string."""
+    key_marks: dict[KeyPath, Location] = field(default_factory=dict)
+    """Where keys were written whose mark is the place of their value: in a script that may be a variable's."""
 
     def at(self, path: KeyPath) -> Location:
         """Return where ``path`` stands, or else its nearest ancestor that has a place."""
@@ -61,6 +63,10 @@ class Document:
             if (mark := self.marks.get(path[:length])) is not None:
                 return mark
         return self.marks.get((), Location(self.name))
+
+    def key_at(self, path: KeyPath) -> Location:
+        """Return where the key of ``path`` was written."""
+        return self.key_marks.get(path) or self.at(path)
 
     def leaves(self) -> Iterator[tuple[KeyPath, Any]]:
         """Yield every leaf in order: scalars, empty collections, and lists without a mapping in them as one leaf."""

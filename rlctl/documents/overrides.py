@@ -42,9 +42,11 @@ class Override:
     text: str
     """The whole override as written."""
     at: Location
-    """Where it stands."""
+    """Where its value stands."""
     package: str | None = None
     """What follows ``@`` in ``group@package=choice``."""
+    key_at: Location | None = None
+    """Where its key stands, if not where its value does: in a script that may be a variable's."""
 
     @property
     def is_group(self) -> bool:
@@ -52,11 +54,14 @@ class Override:
         return self.package is not None or "/" in self.key
 
 
-def read_overrides(lines: Iterable[str | tuple[str, Location]], name: str) -> list[Override]:
+def read_overrides(
+    lines: Iterable[str | tuple[str, Location] | tuple[str, Location, Location]], name: str
+) -> list[Override]:
     """Read overrides in order.
 
     Args:
-        lines: Each an override, alone or with its place; alone, its place is its number under ``name``.
+        lines: Each an override, alone or with the place of its value, and of its key if that is another; alone, its place is
+            its number under ``name``.
         name: What the overrides are called in messages, such as ``command line``.
 
     Raises:
@@ -73,7 +78,10 @@ def read_overrides(lines: Iterable[str | tuple[str, Location]], name: str) -> li
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     parser = OverridesParser.create()
-    return [_read(parser, text, at) for text, at in placed]
+    return [
+        replace(_read(parser, text, at), key_at=other[0]) if other and other[0] != at else _read(parser, text, at)
+        for text, at, *other in placed
+    ]
 
 
 def _read(parser: Any, text: str, at: Location) -> Override:
@@ -195,7 +203,11 @@ def apply_overrides(document: Document, overrides: Sequence[Override]) -> Docume
         DocumentError: an override chooses a config group, or its path runs through a list where no item is.
     """
     changed = replace(
-        document, values=copied(document.values), marks=dict(document.marks), comments=dict(document.comments)
+        document,
+        values=copied(document.values),
+        marks=dict(document.marks),
+        comments=dict(document.comments),
+        key_marks=dict(document.key_marks),
     )
     for override in overrides:
         if override.is_group:
@@ -230,6 +242,9 @@ def _apply(document: Document, override: Override) -> None:
     if override.kind == "delete":
         _delete(document, container, path, override)
         return
+    document.key_marks.pop(path, None)
+    if override.key_at is not None:
+        document.key_marks[path] = override.key_at
     old = container[key] if _has(container, key) else None
     container[key] = merged(old, override.value)
     if isinstance(old, dict) and isinstance(override.value, dict):

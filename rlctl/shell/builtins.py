@@ -328,7 +328,7 @@ def _basename(state: State, arguments: list[Text], at: Location) -> Text:
 
 
 def _pwd(state: State, arguments: list[Text], at: Location) -> Text:
-    return literal(str(Path(state.folder).resolve()), at)
+    return state.text("PWD", at)
 
 
 def _seq(state: State, arguments: list[Text], at: Location) -> Text:

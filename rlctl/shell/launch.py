@@ -61,13 +61,13 @@ def program_of(words: Sequence[Text], at: Location, folder: str = ".") -> Launch
             rest = _without_options(rest[1:], frozenset({"-n", "-u", "-o", "-e", "-i"}))
         elif name == "-m" and len(rest) > 1:  # behind a variable that is not set, or not known
             return _in_python(rest, at, folder)
-        elif name == "env":
+        elif name in ("env", "/usr/bin/env"):
             rest = _without_options(rest[1:], frozenset({"-u", "--unset"}))
         elif name == "timeout":
             rest = _without_options(rest[1:], frozenset({"-s", "-k"}))[1:]
-        elif name in ("uv", "poetry", "pdm") and len(rest) > 1:
+        elif name.rpartition("/")[2] in ("uv", "poetry", "pdm") and len(rest) > 1:
             rest = _after_run(rest[1:])
-        elif name == "ray":
+        elif name.rpartition("/")[2] == "ray":
             rest = _after_dashes(rest[1:]) if [plain(word) for word in rest[1:3]] == ["job", "submit"] else []
         elif name.rpartition("/")[2] in _LAUNCHERS:
             return _in_launcher(rest[1:], at, folder)
@@ -238,6 +238,11 @@ def place_of(word: Text, at: Location) -> Location:
     if texts[before].text.partition("=")[2]:
         values.add(texts[before].at)
     return values.pop() if len(values) == 1 else texts[before].at
+
+
+def key_place(word: Text, at: Location) -> Location:
+    """Where the key of an override was written."""
+    return next((piece.at for piece in word if piece.text), at)
 
 
 def symbolic_override(word: Text, keeps: Callable[[str, str], bool]) -> tuple[str, bool]:

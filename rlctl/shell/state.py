@@ -37,8 +37,13 @@ _OF_BASH = frozenset(_NAMES_OF_BASH.split())
 def given_with(names: Iterable[str]) -> str:
     """How a person gives a script the variables and arguments of these names."""
     wanted = list(names)
+    numbers = [int(name) for name in wanted if name.isdecimal()]
+    if numbers:  # the arguments before them too: the last needs all of them
+        place = next(index for index, name in enumerate(wanted) if name.isdecimal())
+        others = [name for name in wanted if not name.isdecimal()]
+        wanted = [*others[:place], *map(str, range(1, max(numbers) + 1)), *others[place:]]
     options = " ".join(f"--env {name}=VALUE" for name in wanted)
-    if any(name.isdecimal() for name in wanted):
+    if numbers:
         return said("give {options}; a number is an argument of the script", options=options)
     return said("give {options}", options=options)
 

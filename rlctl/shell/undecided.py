@@ -20,6 +20,7 @@ from rlctl.shell.text import problem, unknown, unknown_items
 
 _IS_HOOK = re.compile(r"""eval "?(\$\([^()]*\)|`[^`]*`)"?""")
 """What a program prints for the shell, as conda does."""
+_ONLY_FLAGS = re.compile(r"set( [-+]([A-Za-np-z]+|[A-Za-z]*o [a-z]+))+")
 _USED = re.compile(r"\$\{?[#!]?([A-Za-z_]\w*)")
 _NAMES = re.compile(r"(?<![\w-])[A-Za-z_]\w*")
 _LOOPS = ("for_statement", "while_statement", "c_style_for_statement")
@@ -130,6 +131,8 @@ class Undecided:
     def _taint_command(self, script: Script, node: Any, name: str, why: str, called: frozenset[str]) -> None:
         if name in self.state.functions and name not in called:
             self._taint(*self.state.functions[name], why, called | {name})
+        elif name == "set" and _ONLY_FLAGS.fullmatch(" ".join(script.text(node).split())):
+            pass  # what it changes of later statements is how they fail or what they export
         elif name in ("set", "shift"):
             self.state.arguments = unknown_items(why, script.at(node))
             self.state.arguments_set += 1

@@ -465,7 +465,8 @@ def test_all_that_a_script_wants_is_told_at_once_and_nothing_that_it_does_not() 
         read(script)
     assert "$ONE (line 2: set -u), $TWO (line 3: set -u), $THREE (line 4: where to), $4 (line 8)" in str(caught.value)
     assert caught.value.at == Location("run.sh", 2)
-    assert "give --env ONE=VALUE --env TWO=VALUE --env THREE=VALUE --env 4=VALUE;" in caught.value.hint
+    arguments = "--env 1=VALUE --env 2=VALUE --env 3=VALUE --env 4=VALUE;"
+    assert f"give --env ONE=VALUE --env TWO=VALUE --env THREE=VALUE {arguments}" in caught.value.hint
     assert [plain(word) for word in read(script, *"1234", ONE="1", TWO="2", THREE="3").commands[-1].words] == [
         "trainer", "1", "4", "5",
     ]  # fmt: skip
@@ -799,10 +800,11 @@ def test_what_nobody_set_is_known_from_what_is_empty() -> None:
         'eval "$(conda shell.bash hook)"',
         'if [ -f x ]; then eval "$(conda shell.bash hook)"; fi',
         "source env.sh || exit 1",
+        "if [ -f .env ]; then set -a; source .env; set +a; fi",
     ],
 )
 def test_a_file_that_is_not_there_is_assumed_to_change_nothing_and_may_set_what_is_not_set(statement: str) -> None:
-    reading = read(f"set -e\nA=1\n{statement}\ntrainer $A")
+    reading = read(f"set -e\nA=1\n{statement}\ntrainer $A $@")
     assert [plain(word) for word in reading.commands[-1].words] == ["trainer", "1"]
     assert [at.line for at in reading.state.unread.values()] == [3]
     assert any("changes no variable" in told for told in reading.state.assumed)

@@ -607,7 +607,7 @@ class Reader:
                     "unknown-key",
                     Level.WARNING,
                     entry.key,
-                    entry.at,
+                    self.document.key_at(leaf),
                     framework=release(self.dialect),
                     near=near or "none",
                 )

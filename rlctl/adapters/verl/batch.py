@@ -190,6 +190,15 @@ def _write_epochs(view: Writing) -> Iterator[Out]:
         yield Flow(view.path("trainer.total_epochs"), steps, used, "derived", note, always=True)
 
 
+def _read_epochs_or_none(view: Reading) -> Iterator[Flow]:
+    """verl's PPO evaluates before its first epoch, so that a run of none only evaluates."""
+    if view.get("trainer.total_epochs") == 0 and not asynchronous.is_fully(view):
+        used = (view.path("trainer.total_epochs"),)
+        yield Flow(view.to("run.mode"), "evaluate_only", used, "derived", "0 epochs: verl evaluates and ends")
+    else:
+        yield from _read_epochs(view)
+
+
 def _read_epochs(view: Reading) -> Iterator[Flow]:
     key = asynchronous.EPOCHS if view.written(asynchronous.EPOCHS) else "trainer.total_epochs"
     epochs, steps, used = view.get(key), view.get("trainer.total_training_steps"), (view.path(key),)
@@ -199,8 +208,13 @@ def _read_epochs(view: Reading) -> Iterator[Flow]:
         yield Flow(view.to("schedule.total_epochs"), epochs, used, same=True)
 
 
-def total_rules(default_epochs: int) -> list[Rule]:
-    """How long a run is; the same keys for PPO and SFT."""
+def total_rules(default_epochs: int, *, evaluates: bool = False) -> list[Rule]:
+    """How long a run is; the same keys for PPO and SFT.
+
+    Args:
+        default_epochs: the default of the epochs.
+        evaluates: whether a run of no epochs evaluates.
+    """
     return [
         CustomRule(
             "total steps",
@@ -213,8 +227,8 @@ def total_rules(default_epochs: int) -> list[Rule]:
         CustomRule(
             "total epochs",
             (DialectKey("trainer.total_epochs", default_epochs), DialectKey(asynchronous.EPOCHS, ABSENT)),
-            ("schedule.total_epochs",),
-            _read_epochs,
+            ("schedule.total_epochs", "run.mode") if evaluates else ("schedule.total_epochs",),
+            _read_epochs_or_none if evaluates else _read_epochs,
             _write_epochs,
             why="What is written depends on which of the steps and the epochs ends the run first.",
         ),
@@ -343,7 +357,7 @@ RULES: list[Rule] = [
     Key(f"{A}.data_loader_seed", "batch.shuffle_seed", ABSENT),
     Key("trainer.balance_batch", "batch.balance", True),
     Dropped("batch.round_tokens_to", "verl pads as its engines need it"),
-    *total_rules(30),
+    *total_rules(30, evaluates=True),
     interval("trainer.test_freq", "schedule.evaluate_every"),
     Key("trainer.val_before_train", "schedule.evaluate_at_start", True, since="0.4"),
     Dropped("schedule.evaluate_at_end", "verl always evaluates after the last step if test_freq is set"),

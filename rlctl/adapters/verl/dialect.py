@@ -99,10 +99,10 @@ class Verl(Dialect):
         options: Mapping[str, str],
         restored: Mapping[str, Mapping[str, Any]],
     ) -> Read:
-        """Read a file, with a warning of tools that its run would not use."""
+        """Read a file, with warnings of tools that its run would not use, and of what it would resume from."""
         read = super().read(document, taken, environment=environment, options=options, restored=restored)
         if taken.kind == "ppo":
-            found = agents.on_read(document.values, version_of(taken.version))
+            found = [*agents.on_read(document.values, version_of(taken.version)), *output.on_read(document.values)]
             read.report.findings += [replace(item, at=document.at(split(item.key))) for item in found]
         return read
 

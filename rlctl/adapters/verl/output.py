@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl.adapters.engine.conditions import always
@@ -20,17 +20,40 @@ from rlctl.adapters.engine.rules import (
     Out,
     Reading,
     Rule,
+    Same,
     Tree,
     VersionedDefault,
     Writing,
     further_type,
     own_name,
+    split,
 )
+from rlctl.adapters.engine.tree import find
 from rlctl.adapters.engine.values import Listed, Names, interval
+from rlctl.common.report import Finding, Level, finding
 
 A = "actor_rollout_ref.actor"
 TRACKERS = ("console", "tensorboard", "swanlab", "wandb", "mlflow")
 RESUME = Names({"auto": "auto", "disable": "never", "resume_path": "path"})
+OR_LATEST = Names(RESUME.names, fallback="auto")
+"""verl's PPO takes any other word for the latest checkpoint; ``on_read`` warns of it."""
+RESUME_MODE = "trainer.resume_mode"
+
+
+class OrFalse(Same):
+    """A text, for which false stands for none, as in the defaults of old releases."""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        return None if value is False else value
+
+
+def on_read(values: Mapping[str, Any]) -> Iterator[Finding]:
+    """A warning of a word for resuming that verl does not name."""
+    mode = find(values, split(RESUME_MODE))
+    if isinstance(mode, str) and "${" not in mode and mode.lower() not in RESUME.names:
+        yield finding("resume-latest", Level.WARNING, RESUME_MODE, mode=mode)
+
+
 CONTENTS = ["model", "optimizer", "extra"]
 
 
@@ -165,7 +188,9 @@ def checkpoint(root: str, *, until_old: str = "0.4") -> list[Rule]:
     ]
 
 
-def trainer(project: str, name: str, *, last: Rule = AT_END, each_epoch: str = "") -> list[Rule]:
+def trainer(
+    project: str, name: str, *, last: Rule = AT_END, each_epoch: str = "", resume: Names = RESUME
+) -> list[Rule]:
     """The ``trainer`` keys that PPO and SFT share.
 
     Args:
@@ -173,6 +198,7 @@ def trainer(project: str, name: str, *, last: Rule = AT_END, each_epoch: str = "
         name: the default of the run's name.
         last: what ``checkpoint.at_end`` is.
         each_epoch: the word of ``save_freq`` for once an epoch.
+        resume: what a run continues from.
     """
     return [
         Key("trainer.project_name", "run.project", project, quiet=True),
@@ -203,8 +229,8 @@ def trainer(project: str, name: str, *, last: Rule = AT_END, each_epoch: str = "
         interval("trainer.save_freq", "checkpoint.every", each_epoch=each_epoch),
         last,
         EXPORT,
-        Key("trainer.resume_mode", "checkpoint.resume", "auto", RESUME),
-        Key("trainer.resume_from_path", "checkpoint.resume_path", None),
+        Key(RESUME_MODE, "checkpoint.resume", "auto", resume),
+        Key("trainer.resume_from_path", "checkpoint.resume_path", None, OrFalse()),
         Key("trainer.default_local_dir", "checkpoint.folder", None),
         Key("trainer.default_hdfs_dir", "checkpoint.remote", None),
         Dropped("checkpoint.writers", "verl's processes write at the same time"),
@@ -253,7 +279,7 @@ RAY: list[Rule] = [
 ]
 MODES = Names({False: "full", True: "evaluate_only"}, "verl runs the full loop, or only evaluates")
 RULES: list[Rule] = [
-    *trainer("verl_examples", "gsm8k"),
+    *trainer("verl_examples", "gsm8k", resume=OR_LATEST),
     *checkpoint(f"{A}.checkpoint"),
     Key("trainer.max_actor_ckpt_to_keep", "checkpoint.keep_last", None),
     Key("trainer.max_critic_ckpt_to_keep", "checkpoint.keep_last_critic", None),

@@ -165,6 +165,10 @@ unset = { $case ->
     }
     .about = A variable of the script is not set on this machine.
 
+resume-latest = { $key } is '{ $mode }', which verl does not name: it resumes from the latest checkpoint, and fails if there is none
+    .about = verl resumes by auto, disable or resume_path; its PPO takes any other word for the latest checkpoint.
+    .hint = set it to auto, which starts from scratch if there is no checkpoint
+
 run-name = { $key } is known only when the script runs: { $reason }. rlctl uses '{ $value }'
     .about = A name or an output folder that the script computes when it runs.
     .hint = { $key }=NAME after the script's name sets it

@@ -156,6 +156,10 @@ unset = { $case ->
     }
     .about = 脚本的某个变量在本机没有设置。
 
+resume-latest = { $key } 是 '{ $mode }'，verl 没有这种方式：它会从最新的检查点恢复，没有检查点时报错
+    .about = verl 的恢复方式是 auto、disable 和 resume_path；其 PPO 把其他写法都当作最新的检查点。
+    .hint = 请改为 auto，没有检查点时它从头开始训练
+
 run-name = { $key } 只有在脚本运行时才能确定：{ $reason }。rlctl 使用 '{ $value }'
     .about = 脚本运行时才算出的名称或输出文件夹。
     .hint = 在脚本名之后写 { $key }=名称 可以指定

@@ -16,7 +16,7 @@ from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters import names as dialect_names
 from rlctl.adapters.engine.dialect import TrainerProgram
 from rlctl.common.errors import DocumentError, Location, RlctlError, UsageError
-from rlctl.common.filenames import is_file
+from rlctl.common.filenames import YAML_ENDINGS, is_file
 from rlctl.common.messages.reasons import said
 from rlctl.common.numbers import natural
 from rlctl.common.records import record
@@ -29,6 +29,7 @@ from rlctl.shell.launch import (
     LaunchProgram,
     ParsedCommand,
     is_override,
+    key_place,
     place_of,
     program_of,
     refuse_unknown,
@@ -46,6 +47,7 @@ COMMAND_LINE = "command line"
 _NAME_OPTIONS = ("config-name", "cn", "config_name")
 _PATH_OPTIONS = ("config-path", "cp", "config-dir", "cd", "config_path")
 _FILE_OPTIONS = ("config", "c", "config_file", "config-file")
+_ENDINGS = ("", *YAML_ENDINGS)
 _PARENTS = 4
 """How far above the script a config is looked for that its command names by a relative path."""
 _MIN_SECRET = 6
@@ -94,7 +96,9 @@ def read_launch(text: str, name: str, how: Script) -> Input:
     words.overrides, names = _known(words.overrides, launch, how)
     given = _base(launch, words, reading, name)
     keeps = _Keeps({**how.environment, **how.variables})
-    lines = [(keeps.text(word), place_of(word, launch.program.at)) for word in words.overrides]
+    lines = [
+        (keeps.text(word), place_of(word, at := launch.program.at), key_place(word, at)) for word in words.overrides
+    ]
     overrides = read_overrides([*_of_launcher(launch, words), *lines], name)
     taken = frozenset(plain(word) for word in words.overrides if any(_is_given(piece) for piece in word))
     _refuse_unused(how.arguments, taken, reading, name)
@@ -280,6 +284,7 @@ def _launch(command: Command) -> ScriptLaunch | None:
 def _ended(text: str, name: str, how: Script, arguments: Sequence[Text], reading: ScriptReading) -> DocumentError:
     """Why a script that ends itself starts no trainer: what it says, and all that it wants."""
     wanted = survey(text, name, arguments=arguments, environment=how.environment, given=how.variables)
+    wanted = wanted or {variable: (at, "") for variable, at in reading.state.unset.items()}
     printed = " / ".join(plain(line) for line in reading.said[-_SAID:])
     message = "starts no trainer that rlctl knows: it exits on its own"
     message += said(" because '{failed}' fails (set -e)", failed=reading.failed) if reading.failed else ""
@@ -377,8 +382,16 @@ def _base(launch: ScriptLaunch, words: ParsedCommand, reading: ScriptReading, na
 def _find(wanted: str, program: LaunchProgram, reading: ScriptReading, name: str) -> Document | list[str]:
     """The config file of a command; where it was looked for if there is none."""
     looked: list[str] = []
+    around = [Path(program.folder).resolve(), Path.cwd()]
+    here = next(
+        (folder for folder in around if Path(wanted).is_absolute() and Path(wanted).is_relative_to(folder)), None
+    )
+    if here is not None and not any(is_file(f"{wanted}{ending}") for ending in _ENDINGS):
+        wanted = str(
+            Path(wanted).relative_to(here)
+        )  # the script means the folder it is started in, and that is another
     for folder in dict.fromkeys(_folders(program, name)):
-        for ending in ("", ".yaml", ".yml"):
+        for ending in _ENDINGS:
             path = folder / f"{wanted}{ending}"
             if (written := reading.state.written(path.resolve())) is not None:
                 text = reading.state.files[written]
@@ -454,8 +467,9 @@ def _key(override: str) -> str:
 
 @cache
 def _naming(dialect: str) -> frozenset[str]:
-    """The keys of a framework that only name a run and the folders that it writes."""
-    tables = dialect_called(dialect).tables.values() if dialect else ()
+    """The keys that only name a run and the folders that it writes: of a framework, or of any if it is not known."""
+    known = [dialect] if dialect else dialect_names()
+    tables = [table for name in known for table in dialect_called(name).tables.values()]
     return frozenset(own for table in tables for own, key in table.plain.items() if key in _NAMING)
 
 

@@ -191,6 +191,7 @@ COMMANDS = {
     "python -m torch.distributed.run --nproc-per-node=2 -m m a=1": ("m", ["a=1"]),
     "accelerate launch --config_file c.yaml m.py a=1": ("m.py", ["a=1"]),
     "ray job submit --address=$A --working-dir . -- python3 -m m a=1": ("m", ["a=1"]),
+    "/opt/bin/ray job submit --no-wait -- /opt/bin/python3 -m m a=1": ("m", ["a=1"]),
     "timeout 3h python3 -m m a=1 | tee log": ("m", ["a=1"]),
     "srun --nodes=2 python3 -m m a=1": ("m", ["a=1"]),
     "trinity run --config x.yaml": ("trinity", ["run", "--config", "x.yaml"]),
@@ -246,6 +247,53 @@ def test_a_value_that_is_not_known_is_refused_with_its_line(tmp_path: Path) -> N
         write(tmp_path, text.replace("G=$", "G=${G:-$").replace("-l)", "-l)}")), Script(variables={"G": "8"})
     )
     assert [override.value for override in given.overrides] == [8]
+
+
+def test_a_misspelt_key_is_told_where_it_was_written_and_its_value_where_that_was(tmp_path: Path) -> None:
+    text = 'N=4\nX=(\n  trainer.nodes=$N\n)\npython3 -m verl.trainer.main_ppo data.train_files=x trainer.nnodes=$N "${X[@]}"\n'
+    _, report = translate.read(write(tmp_path, text))
+    found = next(each for each in report.findings if each.code == "unknown-key")
+    assert found.at is not None
+    assert (found.key, found.at.line) == ("trainer.nodes", 3)
+    assert lines(report)["trainer.nnodes"] == 1
+
+
+@pytest.mark.parametrize("folder", [".", "examples", "examples/m"])
+def test_a_config_is_found_by_the_folder_that_a_script_starts_in(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "defaults:\n  - ppo_trainer\n  - _self_\ndata:\n  train_files: x\n", "examples/m/config/mine.yaml")
+    text = (
+        'HERE="$(pwd)"\npython3 -m verl.trainer.main_ppo --config-path="$HERE/examples/m/config" --config-name=mine '
+        "custom_reward_function.path=$(pwd)/r.py\n"
+    )
+    file = write(tmp_path, text, "examples/m/run.sh")
+    monkeypatch.chdir(tmp_path / folder)
+    found = values(translate.read(file, environment={"PWD": str(tmp_path / folder)})[1])
+    assert found["data.train_files"] == "x"
+    assert found["custom_reward_function.path"] == "${oc.env:PWD}/r.py"
+
+
+def test_a_script_that_ends_names_what_is_not_set(tmp_path: Path) -> None:
+    text = 'if [ -z "$M" ]; then\n  echo "M is not set"\n  exit 1\nfi\npython3 -m verl.trainer.main_ppo model.path=$M\n'
+    with pytest.raises(DocumentError, match="M is not set; it needs") as caught:
+        translate.read(write(tmp_path, text), environment={})
+    assert "--env M=VALUE" in caught.value.hint
+    ran = 'if [ "$RANK" = 0 ]; then\n  python3 -m verl.trainer.main_ppo data.train_files=x\nfi\n'
+    with pytest.raises(DocumentError, match=r"not set: \$RANK \(line 1\)") as caught:
+        translate.read(write(tmp_path, ran), environment={})
+    assert "--env RANK=VALUE" in caught.value.hint
+    assert translate.read(write(tmp_path, ran), environment={}, variables={"RANK": "0"})[1].dialect.startswith("verl")
+
+
+def test_arguments_that_a_script_wants_are_told_without_gaps(tmp_path: Path) -> None:
+    text = "python3 -m verl.trainer.main_ppo data.train_files=$2 trainer.nnodes=$4\n"
+    file = write(tmp_path, text)
+    with pytest.raises(DocumentError) as caught:
+        translate.read(file, environment={})
+    assert caught.value.hint.startswith("give --env 1=VALUE --env 2=VALUE --env 3=VALUE --env 4=VALUE;")
+    variables = {"1": "--data", "2": "x", "3": "--nodes", "4": "2"}
+    assert values(translate.read(file, environment={}, variables=variables)[1])["trainer.nnodes"] == 2
 
 
 # What is not set, and what is lost
