@@ -90,8 +90,8 @@ assert f(1) == pytest.approx(1.0)
     "a result that nothing reads": ("def f(): return object()", "f()"),
     "objects that go back": (
         "class Node:\n    def __init__(self, v, next=None): self.v, self.next = v, next\n"
-        "def length(n): return 0 if n is None else 1 + length(n.next)\ndef make(n): return Node(n)",
-        "node = Node(1, Node(2))\nassert length(node) == 2\nassert node.next.v == 2 and make(7).v == 7",
+        "def length(n): return 0 if n is None else 1 + length(n.next)",
+        "node = Node(1, Node(2))\nassert length(node) == 2\nassert node.next.v == 2",
     ),
 }
 
@@ -161,16 +161,16 @@ WRONG = {
     "sends steps of objects": (answers('[2, ["plain", [["o", 0]]]]'), "plus(1, 1)"),
     "sends parts that are not there": (answers('[2, ["plain", [["l", -1]]]]'), "plus(1, 1)"),
     "sends a dict as a key": (answers('[2, ["plain", [["d", 0], ["s", 1]]]]'), "plus(1, 1)"),
-    "sends JSON in a step": (answers('[2, ["plain", [["=", {"__class__": "x"}]]]]'), "plus(1, 1)"),
-    "sends two values": (answers('[2, ["plain", [["=", 2], ["=", 2]]]]'), "plus(1, 1)"),
+    "sends JSON in a step": (answers('[2, ["plain", [{"__class__": "x"}]]]'), "plus(1, 1)"),
+    "sends two values": (answers('[2, ["plain", [2, 2]]]'), "plus(1, 1)"),
     "sends a deep message": (answers('b"[" * (1 << 20)'), "plus(1, 1)"),
-    "sends an endless number": (answers('[2, ["plain", [["=", 1]]]]'.replace("1]]]]", "9]]]]").join(("b'", "'")).replace("9", "9" * 5000)), "plus(1, 1)"),
+    "sends an endless number": (answers("""b'[2, ["plain", [' + b"9" * 5000 + b"]]]" """), "plus(1, 1)"),
     "sends no JSON": (answers('b"\\xff"'), "plus(1, 1)"),
     "announces too much": (answers(before="os.write(socket, b'\\xff' * 8)"), TEST),
-    "answers before it is asked": (OWN_SIDE + 'told(*[[n, ["plain", [["=", 2]]]] for n in range(9, 99)])', TEST),
-    "answers twice": (answers('[2, ["plain", [["=", 3]]]]', '[2, ["plain", [["=", 2]]]]'), f"plus(1, 1)\n{TEST}"),
-    "changes what it was not given to change": (answers('[2, ["plain", [["=", 2]], [["=", 0], ["l", 0], ["d", 1]]]]'), "xs = [1]\nassert plus(xs, 1) == 2"),
-    "changes a number": (answers('[2, ["plain", [["=", 2]], [["=", 0], ["=", 0], ["d", 1]]]]'), "plus(1, 1)"),
+    "answers before it is asked": (OWN_SIDE + 'told(*[[n, ["plain", [2]]] for n in range(9, 99)])', TEST),
+    "answers twice": (answers('[2, ["plain", [3]]]', '[2, ["plain", [2]]]'), f"plus(1, 1)\n{TEST}"),
+    "changes what it was not given to change": (answers('[2, ["plain", [2], [0, ["l", 0], ["d", 1]]]]'), "xs = [1]\nassert plus(xs, 1) == 2"),
+    "changes a number": (answers('[2, ["plain", [2], [0, 0, ["d", 1]]]]'), "plus(1, 1)"),
     "ends loops": ("def plus(a, b): raise StopIteration", "for found in map(plus, [1], [1]):\n    assert found == 2"),
     "says that the tests are over": (OWN_SIDE + "everywhere(b'\\0')\neverywhere(REPORT)\nos._exit(0)", TEST),
     "reports while it is called": (OWN_SIDE + "def plus(a, b):\n    everywhere(REPORT)\n    os._exit(0)", TEST),
@@ -181,7 +181,7 @@ WRONG = {
     ),
     # (c) names that nobody asked for
     "sends more names": (
-        OWN_SIDE + 'told([1, ["ran", ["plain", [["=", 2]]], ["plain", [["=", 2]]]]])\ntime.sleep(60)',
+        OWN_SIDE + 'told([1, ["ran", ["plain", [2]], ["plain", [2]]]])\ntime.sleep(60)',
         TEST,
     ),
     "sends names instead of places": (OWN_SIDE + 'told([1, {"plus": 2, "__builtins__": {"AssertionError": 0}}])\ntime.sleep(60)', TEST),
@@ -210,6 +210,7 @@ WRONG = {
             "count": "found = plus(1, 1)\nassert found.count(2)",
             "__instancecheck__": "assert isinstance(plus(1, 1), int)",
             "__ne__": "assert plus(1, 1) != 3",
+            "near": "assert getattr(plus(1, 1), 'near')(2)",
         }.items()
     },
     **{
@@ -228,6 +229,22 @@ WRONG = {
             ("dict", "a=1", "assert plus(1, 1) == {}"),
         ]
     },
+    "calls its own object numpy": (
+        "class np:\n    allclose = isclose = staticmethod(lambda *args: True)\ndef plus(a, b): return 9",
+        "assert np.allclose(plus(1, 1), 2) and np.isclose(plus(1, 1), 2)",
+    ),
+    "has attributes that answer yes": (
+        "class Yes:\n    def __getattr__(self, name): return lambda *args: True\nclass Box:\n    text = Yes()\n    def plus(self): return Yes()",
+        "box = Box()\nassert box.text.endswith('b')",
+    ),
+    "has attributes of attributes that answer yes": (
+        "class Yes:\n    def __getattr__(self, name): return lambda *args: True\nclass Box:\n    text = Yes()",
+        "box = Box()\nassert box.text.near(2)",
+    ),
+    "has methods that return what answers yes": (
+        "class Yes:\n    def __getattr__(self, name): return lambda *args: True\nclass Box:\n    def text(self): return Yes()",
+        "box = Box()\nassert box.text().endswith('b')",
+    ),
     # the rest
     "exits": ("import sys\ndef plus(a, b): sys.exit(0)", TEST),
     "exits before": ("import os\nos._exit(0)", TEST),
@@ -316,6 +333,11 @@ def test_only_a_process_that_says_so_when_the_program_has_ended_and_then_ends_we
         ("assert len(Stack()) == 0", True),
         ("s = Stack()\nassert str(s) == ''", True),
         ("s = Stack()\nassert 3 in s", True),
+        ("assert f(1).all()", True),
+        ("r = f(1)\nassert r.left.v == 2", True),
+        ("assert f(1).count(2) == f(1).real", False),
+        ("assert f(1)(2) == 3", False),
+        ("assert np.zeros(3) is f(1)", True),
         ("with Timer() as t:\n    f(1)", True),
         ("import asyncio\nassert asyncio.run(f(1)) == 2", True),
         ("async def g():\n    assert await f(1) == 2", True),

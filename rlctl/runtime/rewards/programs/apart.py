@@ -28,6 +28,8 @@ IN_PART = {
     "numpy": {"allclose", "isclose", "isnan", "inf", "nan", "floating", "integer", "ndarray", "float32", "float64"},
 }
 """Modules of which tests may use these names apart; others reach into the process, or make what isn't plain data."""
+ALIASES = {"np": "numpy"}
+"""How tests call a module that they forget to import; they mean the module, not what a program calls so."""
 FOREIGN = {"collections.deque", "unittest.mock"}
 """Names of ``MODULES`` that tests may not use apart."""
 STARS = MODULES - {"pytest", "unittest"} | {"datetime", "io", "sys"}
@@ -35,6 +37,9 @@ STARS = MODULES - {"pytest", "unittest"} | {"datetime", "io", "sys"}
 REACHING = frozenset("eval exec compile open input globals locals vars __import__ breakpoint setattr delattr".split())  # noqa: SIM905
 ASKING = {"getattr", "hasattr", "callable"}
 """Builtins that may be asked about objects of the program."""
+REMOTE = {"program", "instance", "part"}
+"""Kinds of what stays in the program's process."""
+PLAIN_HAS = {name for kind in (int, float, complex, str, bytes, range, list, tuple, dict, set) for name in dir(kind)}
 HOLDING = (
     *(
         ast.Attribute,
@@ -86,23 +91,18 @@ def split(tests: str, prelude: str, entry: str) -> Split:
     known = dict(_imported(before))
     given |= set(known)
     unknown = {name for name in looked_up - given if not hasattr(builtins, name) and name[:2] != "__"}
-    modules = (
-        {_root(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)} & unknown & {*MODULES, *IN_PART}
-    )
-    names = unknown - modules
+    bases = {_root(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)} & unknown
+    modules = {name: ALIASES.get(name, name) for name in bases if ALIASES.get(name, name) in {*MODULES, *IN_PART}}
+    names = unknown - set(modules)
     tested = {node.id for each in about for node in ast.walk(each) if isinstance(node, ast.Name)} & looked_up
     if not names and not tested:
         tested = _innermost(tree, looked_up)
     names |= tested
     looked_up -= names
-    own = "".join(f"import {name}\n" for name in sorted(modules)) + (
+    own = "".join(f"import {modules[name]} as {name}\n" for name in sorted(modules)) + (
         prelude if looked_up & given or "*" in known else ""
     )
-    dotted = (
-        {name: known[name] for name in looked_up & set(known)}
-        | {name: name for name in modules}
-        | dict(_imported(tree))
-    )
+    dotted = {name: known[name] for name in looked_up & set(known)} | modules | dict(_imported(tree))
     needed = _foreign(tree, dotted, looked_up) or _classes(before, looked_up) or _Uses(tree, names, dotted).needed()
     reason = said("they use {name}", name=needed) if needed else ""
     return Split(reason, tuple(sorted(names)), tuple(sorted(tested)), own)
@@ -210,8 +210,9 @@ def _is_callable(dotted: str) -> bool:
 class _Uses:
     """What tests do with names of the program, and with what they get from it.
 
-    A name has kinds, wherever it is in the tests: ``program`` (of the program), ``instance`` (of one of its classes), ``own`` (a
-    function or an object of the tests, which does not cross). A class is a name with a capital first letter and no underscore.
+    A name has kinds, wherever it is in the tests: ``program`` (of the program), ``instance`` (of one of its classes), ``part``
+    (an attribute of these), ``result`` (of a function or method), ``own`` (a function or an object of the tests, which does not
+    cross). A class is a name with a capital first letter and no underscore.
     """
 
     def __init__(self, tree: ast.Module, names: set[str], dotted: dict[str, str]) -> None:
@@ -232,14 +233,14 @@ class _Uses:
         if isinstance(node, ast.Name):
             return self.kinds.get(node.id, set())
         if isinstance(node, ast.Attribute):
-            if self.kind(node.value) - {"own"}:
+            if self.kind(node.value) & REMOTE:
                 return {"part"}
             whole = ast.unparse(node)
             return (
                 {"own"} if _is_callable(self.dotted.get(_root(node), "") + whole.removeprefix(_root(node))) else set()
             )
-        if isinstance(node, ast.Call) and self.kind(node.func) - {"own"}:
-            return {"instance"} if self.is_class(node.func) else set()
+        if isinstance(node, ast.Call) and self.kind(node.func) & {*REMOTE, "result"}:
+            return {"instance"} if self.is_class(node.func) else {"result"}
         if isinstance(node, ast.Lambda) or (isinstance(node, ast.Call) and _root(node.func) in self.classes):
             return {"own"}
         if isinstance(node, ast.List | ast.Tuple | ast.Set | ast.Dict | ast.IfExp):
@@ -277,18 +278,20 @@ class _Uses:
             return False
         kinds, parent = self.kind(node), self.parents[node]
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
-            return bool(kinds)
+            return bool(self.kind(node.value) & REMOTE)
+        if isinstance(node, ast.Attribute) and "result" in self.kind(node.value) and node.attr not in PLAIN_HAS:
+            return True
         if isinstance(
             parent, ast.ExceptHandler | ast.ClassDef | ast.FunctionDef
         ):  # its exceptions, bases and decorators
-            return any(self.kind(each) - {"own"} for each in ast.walk(node))
+            return any(self.kind(each) & REMOTE for each in ast.walk(node))
         call = self.parents[parent] if isinstance(parent, ast.keyword) else parent
         if isinstance(call, ast.Call) and call.func is not node:
-            if self.kind(call.func) - {"own"}:
+            if self.kind(call.func) & {*REMOTE, "result"}:
                 return "own" in kinds
             if isinstance(call.func, ast.Name) and call.func.id in {*self.functions, *ASKING}:
                 return False
-            return "instance" in kinds or (bool(kinds - {"own"}) and self.is_class(node))
+            return "instance" in kinds or (bool(kinds & REMOTE) and self.is_class(node))
         if isinstance(parent, ast.Compare) and not isinstance(parent.ops[0], ast.In | ast.NotIn):
             return sum("instance" in self.kind(each) for each in ast.iter_child_nodes(parent)) > 1
         return "instance" in kinds and not isinstance(parent, HOLDING)

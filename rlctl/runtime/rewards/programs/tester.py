@@ -79,7 +79,7 @@ class Side:
         except Exception:  # noqa: BLE001 - an answer may be anything
             end("killed", NO_ANSWER)
 
-    def value(self, answer: list[Any], kept: tuple[str, bool, bool], given: list[Any] | None = None) -> Any:
+    def value(self, answer: list[Any], kept: tuple[str, int, bool, bool], given: list[Any] | None = None) -> Any:
         """What an answer says; raises the exception that it is. ``kept`` is for a ``Kept``, ``given`` what a call may change."""
         try:
             kind, *content = answer
@@ -126,38 +126,40 @@ class Kept:
         number: its number there.
         kind: the name of its type, as the program says.
         name: what the tests call it.
-        is_class: whether the tests make instances by calling it: its name starts with a capital letter.
-        is_instance: whether the tests made it so, or it is a class: then they may also call methods of a name that plain data has
-            too. From anything else they want plain data, and a program could answer "yes" to ``endswith`` in its place.
+        depth: 0 for a name of the program and for an instance of its class, 1 for an attribute of these, and so on; what is
+            deeper than 1 can't be called. -1 for what a function or method returned: it has no attributes. The tests want plain
+            data from there, and a program could answer "yes" to ``endswith`` or ``all`` in its place.
+        is_class: whether calling it makes an instance: its name starts with a capital letter.
+        is_made: whether it is a class or an instance; only these have attributes of a name that plain data has too.
     """
 
     __slots__ = ("__facts",)
 
-    def __init__(self, number: int, kind: str, name: str, is_class: bool, is_instance: bool) -> None:
-        object.__setattr__(self, "_Kept__facts", (number, kind, name, is_class, is_instance))
+    def __init__(self, number: int, kind: str, name: str, depth: int, is_class: bool, is_made: bool) -> None:
+        object.__setattr__(self, "_Kept__facts", (number, kind, name, depth, is_class, is_made))
 
     def __call__(self, /, *args: Any, **named: Any) -> Any:
         return _call(self, args, named)
 
     def __getattr__(self, attribute: str) -> Any:
-        number, _, name, _, is_instance = _facts(self)
+        number, _, name, depth, _, is_made = _facts(self)
         if attribute == "__name__":
             return name
         if attribute.startswith("__"):
             raise AttributeError(attribute)
-        if attribute in PLAIN_HAS and not is_instance:
+        if depth < 0 or (attribute in PLAIN_HAS and not is_made):
             _refuse(self)
-        return side.value(side.ask("get", number, attribute), of_name(f"{name}.{attribute}"))
+        return side.value(side.ask("get", number, attribute), of_name(f"{name}.{attribute}", depth + 1))
 
 
-def of_name(name: str) -> tuple[str, bool, bool]:
+def of_name(name: str, depth: int = 0) -> tuple[str, int, bool, bool]:
     """What a ``Kept`` of a name is."""
     is_class = name.rpartition(".")[2][:1].isupper()
-    return name, is_class, is_class
+    return name, 0 if is_class else depth, is_class, is_class
 
 
-def _facts(kept: Kept) -> tuple[int, str, str, bool, bool]:
-    facts: tuple[int, str, str, bool, bool] = object.__getattribute__(kept, "_Kept__facts")
+def _facts(kept: Kept) -> tuple[int, str, str, int, bool, bool]:
+    facts: tuple[int, str, str, int, bool, bool] = object.__getattribute__(kept, "_Kept__facts")
     return facts
 
 
@@ -166,13 +168,16 @@ def _number(value: Any) -> int | None:
 
 
 def _call(kept: Kept, args: tuple[Any, ...], named: dict[str, Any], *, for_effects: bool = False) -> Any:
-    number, _, name, is_class, _ = _facts(kept)
+    number, _, name, depth, is_class, _ = _facts(kept)
+    if depth > 1:
+        _refuse(kept)
     try:
         steps = side.wire.pack([list(args), named], _number)
     except (side.wire.NotPlain, RecursionError) as error:
         end("raised", f"the tests pass {name} {error}; only plain data can be passed")
     given = [*args, *named.values()] if for_effects else None
-    return side.value(side.ask("call", number, steps, for_effects), (f"{name}()", False, is_class), given)
+    made = (f"{name}()", 0 if is_class else -1, False, is_class)
+    return side.value(side.ask("call", number, steps, for_effects), made, given)
 
 
 def for_effects(target: Any) -> Any:

@@ -2,9 +2,9 @@
 
     None, bool, int, float, complex, Decimal, Fraction, str, bytes, range, list, tuple, dict, set, frozenset, iterators over these
 
-A value is a flat list of steps, the parts of a container before the container, so reading needs no recursion. What is read is of
-exactly these types: nothing is imported, looked up or called that the other side names. Instances of subclasses, such as
-``Counter``, cross as the type that they extend, numbers and arrays of numpy as numbers and lists, and an iterator, such as a
+A value is a flat list of steps, the parts of a container before it and their number, so reading needs no recursion. What is
+read is of exactly these types: nothing is imported, looked up or called that the other side names. Instances of subclasses, such
+as ``Counter``, cross as the type that they extend, numbers and arrays of numpy as numbers and lists, and an iterator, such as a
 generator, as one over what it gives.
 """
 
@@ -79,12 +79,12 @@ def _add(value: Any, steps: list[Any], object_number: Callable[[Any], int | None
         value = value.tolist()
         kind = type(value)
     if issubclass(kind, bool | NoneType):
-        steps.append(["=", value])
+        steps.append(value)
     elif issubclass(kind, int):
         number = int(value)
-        steps.append(["=", number] if -_SMALL < number < _SMALL else ["i", hex(number)])
+        steps.append(number if -_SMALL < number < _SMALL else ["i", hex(number)])
     elif issubclass(kind, float | str):
-        steps.append(["=", (float.__float__ if issubclass(kind, float) else str.__str__)(value)])
+        steps.append((float.__float__ if issubclass(kind, float) else str.__str__)(value))
     elif issubclass(kind, bytes | bytearray):
         steps.append(["b", base64.b64encode(value).decode()])
     elif issubclass(kind, Decimal):
@@ -110,12 +110,12 @@ def _is_iterator(kind: type) -> bool:
 def unpack(steps: Any, objects: list[Any] | None = None) -> Any:
     """Return the value of steps; whatever else they may be raises some exception."""
     stack: list[Any] = []
-    for short, content in steps:
-        if short == "=":
-            if type(content) not in _DIRECT:
-                raise ValueError("a step with parts")
-            stack.append(content)
-        elif short in _TEXTS:
+    for step in steps:
+        if type(step) in _DIRECT:
+            stack.append(step)
+            continue
+        short, content = step
+        if short in _TEXTS:
             stack.append(_TEXTS[short](content))
         elif short == "o" and objects is not None:
             stack.append(objects[content])
