@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import socket
+from typing import Any
+
 import pytest
 
+from rlctl import sandbox
 from rlctl.common.errors import RunError
 from rlctl.runtime.rewards import programs
 from rlctl.runtime.rewards.interface import Call
 from rlctl.runtime.rewards.programs import Isolation, Limits, Ran, SandboxedProgram, check, run_programs
 from rlctl.runtime.rewards.programs.apart import Split
 from rlctl.runtime.rewards.trials import IMPORTS, trials_of
+from rlctl.sandbox import Result
 from tests.runtime.rewards import usual_tests
 
 
@@ -245,6 +251,12 @@ WRONG = {
         "class Yes:\n    def __getattr__(self, name): return lambda *args: True\nclass Box:\n    def text(self): return Yes()",
         "box = Box()\nassert box.text().endswith('b')",
     ),
+    "names an object that answers yes": (
+        "class Yes:\n    def count(self, x): return 1\nfound = Yes()",
+        "assert found.count(2) == 1",
+    ),
+    "leaves it to the prelude": ("", "assert add(1, 1) == 2"),
+    "leaves it to Python": ("x = 1", "assert sum([1, 1]) == 2"),
     # the rest
     "exits": ("import sys\ndef plus(a, b): sys.exit(0)", TEST),
     "exits before": ("import os\nos._exit(0)", TEST),
@@ -300,6 +312,35 @@ def test_only_a_process_that_says_so_when_the_program_has_ended_and_then_ends_we
     assert run("", tests, isolation="namespaces").how == "killed"
 
 
+def test_the_program_has_ended_before_its_tests_can_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[sandbox.Process] = []
+    had_ended: list[bool] = []
+
+    class Watched(sandbox.Process):
+        def __init__(self, *args: Any, **settings: Any) -> None:
+            super().__init__(*args, **settings)
+            started.append(self)
+
+    def send_fds(*args: Any) -> int:
+        had_ended.append(started[0].result is not None)
+        return real(*args)
+
+    real = socket.send_fds
+    monkeypatch.setattr(programs.sandbox, "Process", Watched)
+    monkeypatch.setattr(programs.socket, "send_fds", send_fds)
+    assert run("def plus(a, b): return a + b", TEST).how == "ended"
+    assert had_ended == [True]
+
+
+def test_a_report_counts_if_its_process_ended_well() -> None:
+    report = json.dumps({"how": "ended"}).encode()
+    assert programs._ran(Result(0), report, Result(0)).how == "ended"
+    assert programs._ran(Result(139), report, Result(0)).how == "killed"
+    assert programs._ran(Result(0, "time"), report, Result(0)).how == "late"
+    for other in (b"", b"[]", b"[" * 99_999, b'{"how": "passed"}', b'{"how": "ended", "error": 1}', report * 2):
+        assert programs._ran(Result(0), other, Result(0)).how == "killed"
+
+
 @pytest.mark.parametrize(
     ("tests", "together"),
     [
@@ -337,6 +378,11 @@ def test_only_a_process_that_says_so_when_the_program_has_ended_and_then_ends_we
         ("r = f(1)\nassert r.left.v == 2", True),
         ("assert f(1).count(2) == f(1).real", False),
         ("assert f(1)(2) == 3", False),
+        (
+            "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.s = Stack()\n        self.assertRaises(IndexError, self.s.pop)\n"
+            "T('test').debug()",
+            False,
+        ),
         ("assert np.zeros(3) is f(1)", True),
         ("with Timer() as t:\n    f(1)", True),
         ("import asyncio\nassert asyncio.run(f(1)) == 2", True),

@@ -41,20 +41,16 @@ REMOTE = {"program", "instance", "part"}
 """Kinds of what stays in the program's process."""
 PLAIN_HAS = {name for kind in (int, float, complex, str, bytes, range, list, tuple, dict, set) for name in dir(kind)}
 HOLDING = (
-    *(
-        ast.Attribute,
-        ast.Call,
-        ast.Assign,
-        ast.AnnAssign,
-        ast.NamedExpr,
-        ast.Return,
-        ast.Expr,
-        ast.List,
-        ast.Tuple,
-        ast.Dict,
-    ),
-    *(ast.IfExp, ast.Lambda, ast.For, ast.comprehension),
-)
+    ast.Attribute
+    | ast.Call
+    | ast.Assign
+    | ast.AnnAssign
+    | ast.NamedExpr
+    | ast.Return
+    | ast.Expr
+    | ast.For
+    | ast.comprehension
+) | (ast.List | ast.Tuple | ast.Dict | ast.IfExp | ast.Lambda)
 """Where an instance may be: nothing is asked of it there."""
 
 
@@ -157,9 +153,8 @@ def _root(of: ast.expr | str) -> str:
 def _innermost(tree: ast.Module, names: set[str]) -> set[str]:
     """What tests are about that call only names of the prelude, or of Python.
 
-    Of each assertion it is the first call without another in it, not of a builtin if there are others, unless another assertion
-    calls it with one in it:
-    ``assert isclose(mean([1, 2]), 1.5)`` is about ``mean``.
+    ``assert isclose(mean([1, 2]), 1.5)`` is about ``mean``: of each assertion, the first call without another in it, not of a
+    builtin if there are others, unless some assertion calls it with another in it.
     """
     outer, first = set(), []
     for check in (node for node in ast.walk(tree) if isinstance(node, ast.Assert)):
@@ -235,10 +230,8 @@ class _Uses:
         if isinstance(node, ast.Attribute):
             if self.kind(node.value) & REMOTE:
                 return {"part"}
-            whole = ast.unparse(node)
-            return (
-                {"own"} if _is_callable(self.dotted.get(_root(node), "") + whole.removeprefix(_root(node))) else set()
-            )
+            root = _root(node)
+            return {"own"} if _is_callable(self.dotted.get(root, "") + ast.unparse(node).removeprefix(root)) else set()
         if isinstance(node, ast.Call) and self.kind(node.func) & {*REMOTE, "result"}:
             return {"instance"} if self.is_class(node.func) else {"result"}
         if isinstance(node, ast.Lambda) or (isinstance(node, ast.Call) and _root(node.func) in self.classes):
@@ -255,8 +248,7 @@ class _Uses:
         """The names that something is assigned or passed to, with what that is, or what it is a part of."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self.functions:
             arguments = self.functions[node.func.id].args
-            names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
-            yield from zip(names, node.args, strict=False)
+            yield from zip((each.arg for each in (*arguments.posonlyargs, *arguments.args)), node.args, strict=False)
             yield from ((each.arg or "", each.value) for each in node.keywords)
         value = node.iter if isinstance(node, ast.For | ast.comprehension) else getattr(node, "value", None)
         if (
@@ -264,9 +256,8 @@ class _Uses:
             and value is not None
         ):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from (
-                (each.id, value) for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)
-            )
+            names = [each for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+            yield from ((each.id, value) for each in names if isinstance(each.ctx, ast.Store))
 
     def needed(self) -> str:
         """What the tests use that needs the program's process; empty if there is nothing."""
@@ -281,9 +272,7 @@ class _Uses:
             return bool(self.kind(node.value) & REMOTE)
         if isinstance(node, ast.Attribute) and "result" in self.kind(node.value) and node.attr not in PLAIN_HAS:
             return True
-        if isinstance(
-            parent, ast.ExceptHandler | ast.ClassDef | ast.FunctionDef
-        ):  # its exceptions, bases and decorators
+        if isinstance(parent, ast.ExceptHandler | ast.ClassDef | ast.FunctionDef):  # exceptions, bases, decorators
             return any(self.kind(each) & REMOTE for each in ast.walk(node))
         call = self.parents[parent] if isinstance(parent, ast.keyword) else parent
         if isinstance(call, ast.Call) and call.func is not node:
