@@ -31,6 +31,7 @@ from rlctl.adapters.engine.rules import (
     Noted,
     Rule,
     Version,
+    not_one_of,
     split,
 )
 from rlctl.adapters.engine.secrets import is_secret
@@ -186,7 +187,7 @@ class Reader:
         self._place(flows, leaves)
         self._account(leaves)
         self._refuse_unset(leaves)
-        self._refuse_no_numbers(leaves)
+        self._refuse_other_kinds(leaves)
         self._refuse_replaced()
         self._tell_resolved(leaves)
         implied = {path: keys for path, (_, keys) in self.implied.items()}
@@ -293,7 +294,9 @@ class Reader:
 
     def _kind_of_default(self, leaf: KeyPath) -> str:
         default, kind = self._default_at(leaf), KINDS.get(type(find(self.resolved.values, leaf)), "a value")
-        expected = KINDS.get(type(default), kind)
+        key = self.table.key_at(leaf)
+        takes = key.takes if key is not None and isinstance(key.takes, type) else type(default)
+        expected = KINDS.get(takes, kind)
         if type(default) is int:
             filled = [rule.canonical for rule in self.table.rules if leaf in [key.path for key in rule.keys]]
             expected = _number(itertools.chain(*filled), expected)
@@ -511,8 +514,8 @@ class Reader:
         around = (leaf[:length] for length in range(1, len(leaf) + 1))
         return any(flow.to and not problem for path in around for flow, problem in self.used.get(path, ()))
 
-    def _refuse_no_numbers(self, leaves: Mapping[KeyPath, Any]) -> None:
-        """Refuse a value of a key with a number as its default that is not a number, unless the key has no effect.
+    def _refuse_other_kinds(self, leaves: Mapping[KeyPath, Any]) -> None:
+        """Refuse a value that is none of those that its key takes, unless the key has no effect.
 
         A rule may fall back to the default: the config would then say something else than the text.
         """
@@ -524,10 +527,25 @@ class Reader:
             effective = left or bucket in (Bucket.MAPPED, Bucket.DERIVED)
             inside = (leaf[:-1],) if bucket is not Bucket.DEAD else ()
             for key in (*((leaf,) if effective else ()), *inside) if leaf not in self.resolved.missing else ():
-                is_none = _is_no_number(find(self.resolved.values, key))
-                if is_none and self._takes_number(key) and dotted(key) not in refused:
-                    self.findings.append(self._bad_value(key, TypeError()))
+                error = self._of_other_kind(key) if dotted(key) not in refused else None
+                if error is not None:
+                    self.findings.append(self._bad_value(key, error))
                     refused.add(dotted(key))
+
+    def _of_other_kind(self, path: KeyPath) -> Exception | None:
+        """What is wrong with a value that its key does not take; None if nothing is."""
+        key, value = self.table.key_at(path) if path else None, find(self.resolved.values, path)
+        if key is None or key.words or not key.exists(self.version) or isinstance(value, Absent):
+            return None
+        if isinstance(key.takes, tuple):
+            known = isinstance(value, str) and (value in key.takes or "${" in value)
+            return None if value is None or known else BadValueError(not_one_of(value, key.takes))
+        default = self._default_at(path)
+        kind = key.takes or (float if is_number(default) else type(default))
+        if kind is float:
+            return TypeError() if _is_no_number(value) else None
+        wrong = {bool: (str, list, dict), list: (str, dict), dict: (str, list)}.get(kind, ())
+        return TypeError() if isinstance(value, wrong) and value else None
 
     def _refuse_replaced(self) -> None:
         """Refuse an expression without a value here that a rule replaced by something else, such as a default.
@@ -553,13 +571,6 @@ class Reader:
         while isinstance(default, DefaultFrom):
             default = self.table.default_at(split(default.key), self.version)
         return default
-
-    def _takes_number(self, path: KeyPath) -> bool:
-        key = self.table.key_at(path) if path else None
-        if key is None or key.words or not key.exists(self.version):
-            return False
-        default = self._default_at(path)
-        return is_number(default)
 
     @cached_property
     def _entry_at(self) -> dict[str, Entry]:

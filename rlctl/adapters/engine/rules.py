@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from typing import Any, Literal, Protocol, cast
 
 from rlctl.adapters.engine.lacking import lacking
+from rlctl.common.errors import nearest
 from rlctl.common.messages.reasons import said
 from rlctl.common.numbers import natural
 from rlctl.common.records import record
@@ -60,6 +61,18 @@ class BadValueError(ValueError):
         self.key = key
 
 
+def not_one_of(value: object, known: Iterable[object]) -> str:
+    """What is wrong with a value that is none of the names that a dialect knows."""
+    names = [str(name) for name in known]
+    near = nearest(str(value), names)
+    return said(
+        "is {value!r}; expected one of {known}{nearest}",
+        value=value,
+        known=", ".join(names),
+        nearest=f" {near}" if near else "",
+    )
+
+
 class InexpressibleError(ValueError):
     """A canonical value has no form in the dialect; the text says what will differ."""
 
@@ -81,6 +94,8 @@ class DialectKey:
     """The last version that has it."""
     words: bool = False
     """Whether its value may be text although its default is a number."""
+    takes: type | tuple[str, ...] | None = None
+    """What the framework takes, if its default does not tell: a number, a list, or one of these words and no other."""
 
     @cached_property
     def path(self) -> KeyPath:
@@ -291,7 +306,7 @@ def imported(
     made = computed(value, convert, raw, note)
     if not isinstance(made.value, Absent):
         yield Flow(view.to(to), made.value, used, made.how, made.note, same=made.same, implied=implied)
-    elif view.written(name):
+    elif view.written(name) and made.how != "carried":
         yield Flow((), None, used, "mapped", "the same as the default, so it is omitted")
 
 
@@ -393,13 +408,15 @@ class Key(Rule):
     """What is read if the key is not written; ABSENT reads its default."""
     words: bool = False
     """Whether its value may be text although its default is a number."""
+    takes: type | tuple[str, ...] | None = None
+    """As for ``DialectKey``."""
     takes_null: bool = True
     """Whether the framework reads a null that is written, and not only one that is its default."""
     formula: str = ""
 
     @cached_property
     def keys(self) -> tuple[DialectKey, ...]:
-        return (DialectKey(self.key, self.default, self.since, self.until, self.words), *self.also)
+        return (DialectKey(self.key, self.default, self.since, self.until, self.words, self.takes), *self.also)
 
     @property
     def canonical(self) -> tuple[str, ...]:
@@ -488,6 +505,8 @@ class Tree(OneValue):
             taken = tuple((*view.path(key), name) for name in rest) if self.but else (view.path(key),)
             if rest or not self.but:
                 yield Flow(view.to(self.to), rest, taken, same=True)
+        elif value not in (None, "", {}, []) and not isinstance(value, (Absent, Mapping)):
+            raise BadValueError(said("is {value!r}; expected a mapping", value=value), key=view.path(key))
         elif not isinstance(value, Absent):
             yield Flow((), None, (view.path(self.key),), "mapped", "is empty")
 
@@ -645,9 +664,7 @@ class Chosen(Rule):
         elif self.dialect and raw is not None:
             yield Flow(view.to(f"{self.to}.type"), further_type(self.to, str(raw), self.dialect), used)
         else:
-            raise BadValueError(
-                said("is {raw!r}; expected one of {names}", raw=raw, names=", ".join(self.names)), key=used[0]
-            )
+            raise BadValueError(not_one_of(raw, self.names), key=used[0])
 
     def write(self, view: Writing) -> Iterator[Out]:
         name = view.get(f"{self.to}.type")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -51,7 +51,9 @@ class Table:
             for key in rule.keys:
                 before = found.get(key.path)
                 if before is None or (isinstance(before.default, Absent) and not isinstance(key.default, Absent)):
-                    found[key.path] = key
+                    found[key.path] = key if key.takes or before is None else replace(key, takes=before.takes)
+                elif key.takes and not before.takes:
+                    found[key.path] = replace(before, takes=key.takes)
         return found
 
     @cached_property

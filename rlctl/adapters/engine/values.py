@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from types import NoneType
 from typing import Any
 
 from rlctl.adapters.engine.implied import MANAGERS
@@ -20,8 +21,8 @@ from rlctl.adapters.engine.rules import (
     Reading,
     Same,
     Writing,
+    not_one_of,
 )
-from rlctl.common.errors import nearest
 from rlctl.common.messages.reasons import COMMAS, said, together
 from rlctl.common.numbers import is_number, natural
 from rlctl.common.records import record
@@ -103,8 +104,8 @@ class Names:
     names: Mapping[Any, Any]
     missing: str = ""
     """What is said of a canonical name that the dialect has none for."""
-    fallback: Any = ABSENT
-    """The canonical value for a name that is not in the list; ABSENT refuses it."""
+    carries: bool = False
+    """Whether a name that is not in the list is kept for converting back; otherwise it is refused."""
     how: Provenance = "mapped"
     note: str = ""
 
@@ -113,18 +114,9 @@ class Names:
             value = value.lower()
         if _hashable(value) and value in self.names:
             return self.names[value]
-        if self.fallback is not ABSENT:
-            return self.fallback
-        known = [str(name) for name in self.names]
-        near = nearest(str(value), known)
-        raise BadValueError(
-            said(
-                "is {value!r}; expected one of {known}{nearest}",
-                value=value,
-                known=", ".join(known),
-                nearest=f" {near}" if near else "",
-            )
-        )
+        if self.carries:
+            return Computed(ABSENT, how="carried")
+        raise BadValueError(not_one_of(value, self.names))
 
     def write(self, value: Any, view: Writing) -> Any:
         for name, canonical in self.names.items():
@@ -196,6 +188,8 @@ class Not:
     note: str = ""
 
     def read(self, value: Any, view: Reading) -> Any:
+        if not isinstance(value, (bool, int, NoneType)):
+            raise BadValueError(said("is {value!r}; expected true or false", value=value))
         return value if value is None else not value
 
     def write(self, value: Any, view: Writing) -> Any:

@@ -140,6 +140,7 @@ def _read_rlvr(view: Reading) -> Iterator[Flow]:
 
 
 N = "reward_normalization"
+METHODS = ("identity", "mean", "mean_std", "asym_clip")
 GROUPINGS = {"traj_group_id": "prompt", "traj_id": "trajectory", "tags": "tags", "batch": "batch"}
 
 
@@ -158,6 +159,11 @@ def _read_agentic(view: Reading) -> Iterator[Flow]:
     mean, std = agentic_norm(view)
     grouping = str(view.get(f"{N}.grouping"))
     norms = tuple(view.path(f"{N}.{name}") for name in ("method", "norm_mean_type", "norm_std_type"))
+    method = view.get(f"{N}.method")
+    if method not in METHODS:
+        note = said("ROLL has no method {method!r} and uses identity", method=method)
+        yield Flow((), None, norms[:1], "dead", note)
+        norms = norms[1:]
     kind = str(view.get("adv_estimator"))
     grouped = grouping in GROUPINGS and GROUPINGS[grouping] == "prompt"
     plain = kind if kind in OWN or kind == "gae" else "reinforce"
@@ -169,17 +175,8 @@ def _read_agentic(view: Reading) -> Iterator[Flow]:
     )
     used = {"kind": (view.path("adv_estimator"),), "norm": norms, "whiten": (view.path("whiten_advantages"),)}
     yield from _flows(view, estimate, used)
-    note = (
-        ""
-        if grouping in GROUPINGS
-        else said(
-            "ROLL has no built-in grouping {grouping!r}, so it looks for a column of this name", grouping=grouping
-        )
-    )
-    to = view.to(f"{SHAPE}.group_by")
-    yield Flow(
-        to, GROUPINGS.get(grouping, "trajectory"), (view.path(f"{N}.grouping"),), "derived" if note else "mapped", note
-    )
+    place = (view.path(f"{N}.grouping"),) if grouping in GROUPINGS else ()
+    yield Flow(view.to(f"{SHAPE}.group_by"), GROUPINGS.get(grouping, "trajectory"), place)
     yield Flow(view.to(f"{SHAPE}.normalize_per_domain"), False, ())
     read = BY_TURN[by_turn][1].values() if by_turn else STEP_REWARDS if kind in OWN[:2] else ()
     for name in STEP_REWARDS:
@@ -398,7 +395,7 @@ ADVANTAGE_FILLS = (
     *(f"{SHAPE}.{name}" for name in ("normalize.mean", "normalize.std", "normalize_per_domain", "group_by")),
 )
 ADVANTAGE_KEYS = (
-    DialectKey("adv_estimator", "gae"),
+    DialectKey("adv_estimator", "gae", takes=("gae", "reinforce", "grpo", *OWN)),
     DialectKey("gamma", 1),
     DialectKey("lambd", 0.95),
     DialectKey("whiten_advantages", False),

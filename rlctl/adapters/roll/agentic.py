@@ -351,7 +351,7 @@ def _read_rest(view: Reading, played: Sequence[Definition]) -> Iterator[Flow]:
             yield Flow((), None, (view.path(f"{manager}.llm_proxy"),), "mapped", "the policy generates the trajectory")
     if view.written("batch_adjust_mode") and all(item.manager == TRAJECTORY for item in played):
         note = "each trajectory is one sequence, and the number of trajectories always divides evenly"
-        yield Flow((), None, (view.path("batch_adjust_mode"),), "mapped", note)
+        yield Flow((), None, (view.path("batch_adjust_mode"),), "dead", note)
 
 
 # Writing
@@ -652,7 +652,7 @@ ENVIRONMENTS = CustomRule(
         *(DialectKey(f"{manager}.num_groups_partition", [128]) for manager in KINDS),
         *(DialectKey(f"{manager}.worker_cls", WORKER) for manager in KINDS),
         *(DialectKey(f"{manager}.group_filter_cls", FILTER) for manager in KINDS),
-        *(DialectKey(f"{manager}.llm_proxy", ABSENT) for manager in KINDS),
+        *(DialectKey(f"{manager}.llm_proxy", ABSENT, takes=dict) for manager in KINDS),
         *(DialectKey(f"{manager}.llm_proxy.proxy_type", "policy") for manager in KINDS),
         *(DialectKey(f"{EVALUATION}.{OWN_SAMPLING}.{name}", ABSENT) for name in (*SAMPLED, "num_return_sequences")),
         DialectKey(f"{TRAIN}.group_size_redundancy", 0),

@@ -275,10 +275,15 @@ WEIGHTS: list[Rule] = [
     Key("difficulty_loss_weight", "algorithm.loss_weights.difficulty", False),
     Key("length_loss_weight", "algorithm.loss_weights.length", False),
 ]
-RLVR: list[Rule] = [RLVR_ADVANTAGE, loss_rule(DialectKey("importance_sampling", "token")), *COMMON, *WEIGHTS]
+RLVR: list[Rule] = [
+    RLVR_ADVANTAGE,
+    loss_rule(DialectKey("importance_sampling", "token", takes=("token", "seq"))),
+    *COMMON,
+    *WEIGHTS,
+]
 AGENTIC: list[Rule] = [
     AGENTIC_ADVANTAGE,
-    loss_rule(DialectKey("ratio_type", "token")),
+    loss_rule(DialectKey("ratio_type", "token", takes=("token", "segment"))),
     *COMMON,
     *[
         Dropped(f"algorithm.loss_weights.{name}", "ROLL has no loss weights in agentic runs")

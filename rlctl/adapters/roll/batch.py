@@ -349,7 +349,11 @@ def _write_whole(view: Writing) -> Iterator[Out]:
 def _length_rule(writer: Any) -> CustomRule:
     return CustomRule(
         "lengths",
-        (DialectKey("prompt_length", 1024), DialectKey("response_length", None), DialectKey("sequence_length", None)),
+        (
+            DialectKey("prompt_length", 1024),
+            DialectKey("response_length", None, takes=float),
+            DialectKey("sequence_length", None, takes=float),
+        ),
         ("data.max_prompt_tokens", "rollout.max_response_tokens"),
         _read_lengths,
         writer,

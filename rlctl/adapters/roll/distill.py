@@ -89,9 +89,8 @@ STUDENTS = ("actor_train.model_args.model_name_or_path", "actor_infer.model_args
 def _read_teacher(view: Reading, to: tuple[Any, ...]) -> Iterator[Flow]:
     if any(view.get(key) is None for key in STUDENTS):
         note = "ROLL gives the teacher the pretrain model too, because some student roles name no model"
-        yield Flow(
-            (*to, "teacher"), view.get("pretrain") or "", (view.path(PATH), view.path("pretrain")), "derived", note
-        )
+        yield Flow((*to, "teacher"), view.get("pretrain") or "", (view.path("pretrain"),), "derived", note)
+        yield Flow((), None, (view.path(PATH),), "dead", note)
         return
     if view.get(PATH):
         yield Flow((*to, "teacher"), view.get(PATH), (view.path(PATH),), same=True)

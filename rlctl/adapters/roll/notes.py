@@ -193,6 +193,7 @@ AGENTIC = [
         "rlctl adds sequences that weigh nothing",
         "batch_adjust_mode",
     ),
+    *unsupported("rlctl cannot group trajectories by this column", "reward_normalization.grouping"),
     *unsupported(
         "only ROLL can choose whether the arguments of tool calls become a dict", "parse_tool_call_parameter_to_dict"
     ),

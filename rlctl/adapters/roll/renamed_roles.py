@@ -86,7 +86,7 @@ class _Write(_Renamed):
 
 def _key(key: DialectKey, names: Mapping[str, str]) -> DialectKey:
     default = DefaultFrom(renamed(key.default.key, names)) if isinstance(key.default, DefaultFrom) else key.default
-    return DialectKey(renamed(key.name, names), default, key.since, key.until)
+    return replace(key, name=renamed(key.name, names), default=default)
 
 
 @record

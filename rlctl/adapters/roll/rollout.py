@@ -40,7 +40,7 @@ W = "actor_infer"
 S = f"{W}.strategy_args.strategy_config"
 G = f"{W}.generating_args"
 M, P = "rollout.memory.", "rollout.parallel."
-LOAD = Names({"auto": "auto", "dummy": "dummy", "safetensors": "safetensors"}, fallback="auto")
+LOAD = Names({"auto": "auto", "dummy": "dummy", "safetensors": "safetensors"}, carries=True)
 VLLM_NAMED = (
     "tensor_parallel_size",
     "pipeline_parallel_size",
@@ -353,7 +353,7 @@ SAMPLING: list[Rule] = [
     Key(f"{G}.top_k", "rollout.sampling.top_k", 50, Off(-1), always=True),
     Key(f"{G}.repetition_penalty", "rollout.sampling.repetition_penalty", 1.0),
     Key(f"{G}.stop_strings", "rollout.sampling.stop", None, Listed()),
-    Key(KEEPS, "rollout.sampling.include_stop", None, KeepsStop(), quiet=True),
+    Key(KEEPS, "rollout.sampling.include_stop", None, KeepsStop(), quiet=True, takes=bool),
     Key(f"{G}.num_beams", "rollout.sampling.num_beams", 1),
     Key(f"{G}.logprobs", "rollout.sampling.log_probs", 0),
     FollowsFrom(

@@ -292,7 +292,7 @@ CHECKPOINT: list[Rule] = [
         (
             DialectKey("checkpoint_config.type", None),
             DialectKey("checkpoint_config.output_dir", None),
-            DialectKey("checkpoint_config.async_upload", ABSENT),
+            DialectKey("checkpoint_config.async_upload", ABSENT, takes=bool),
         ),
         ("checkpoint.folder", "checkpoint.remote", "checkpoint.asynchronous"),
         _read_folder,
@@ -435,7 +435,7 @@ TOOLS: Mapping[Any, tuple[bool | None, ...]] = {
     None: (False, False),
 }
 """What ``profiler_timeline`` and ``profiler_memory`` are for each tool."""
-MOCKED = Names({"dump": "dump", "mock": "replay"}, fallback="dump")
+MOCKED = Names({"dump": "dump", "mock": "replay"})
 
 
 def _uses_mock(view: Writing) -> bool:

@@ -121,7 +121,11 @@ RULES: list[Rule] = [
     ),
     CustomRule(
         "sequence length",
-        (DialectKey("sequence_length", None), DialectKey("prompt_length", 1024), DialectKey("response_length", None)),
+        (
+            DialectKey("sequence_length", None, takes=float),
+            DialectKey("prompt_length", 1024),
+            DialectKey("response_length", None, takes=float),
+        ),
         ("data.max_sequence_tokens",),
         _sequence,
         _write_sequence,

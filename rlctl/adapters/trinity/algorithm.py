@@ -552,8 +552,13 @@ RULES: list[Rule] = [
     CustomRule(
         "overlong penalty",
         tuple(
-            DialectKey(f"buffer.explorer_input.taskset.reward_fn_args.{name}")
-            for name in ("enable_overlong_penalty", "penalty_factor", "max_response_length", "cache_length")
+            DialectKey(f"buffer.explorer_input.taskset.reward_fn_args.{name}", takes=kind)
+            for name, kind in (
+                ("enable_overlong_penalty", bool),
+                ("penalty_factor", float),
+                ("max_response_length", float),
+                ("cache_length", float),
+            )
         ),
         tuple(
             f"algorithm.reward_shaping.overlong_penalty{name}"

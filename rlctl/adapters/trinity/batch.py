@@ -694,8 +694,8 @@ RULES: list[Rule] = [
         "length of the run",
         (
             DialectKey("buffer.total_epochs", 1),
-            DialectKey("buffer.total_steps", None),
-            DialectKey("trainer.total_steps", None),
+            DialectKey("buffer.total_steps", None, takes=float),
+            DialectKey("trainer.total_steps", None, takes=float),
         ),
         ("schedule.total_epochs", "schedule.total_steps", "schedule.total_optimizer_steps"),
         _read_total,

@@ -25,7 +25,7 @@ from rlctl.adapters.trinity import experiences
 from rlctl.adapters.trinity.agents import has_agent, read_agent_of, shared_agent, workflow_of, write_agent_of
 from rlctl.adapters.trinity.batch import supervised
 from rlctl.adapters.trinity.experiences import STORAGE, B, label
-from rlctl.adapters.trinity.keys import answer_column, model_temperature
+from rlctl.adapters.trinity.keys import STORAGES, answer_column, model_temperature
 from rlctl.adapters.trinity.rewards import THINK_PENALTY, rows_name_functions, written_function
 from rlctl.adapters.trinity.workflows import (
     REWARDS,
@@ -437,7 +437,6 @@ def _write_eval(view: Writing) -> Iterator[Out]:
 
 TASKSET_KEYS: tuple[tuple[str, Any], ...] = (
     ("name", ""),
-    ("storage_type", "file"),
     ("path", None),
     ("split", "train"),
     ("subset_name", None),
@@ -468,7 +467,8 @@ TASKSET_KEYS: tuple[tuple[str, Any], ...] = (
 def taskset(root: str, *, evaluation: bool = False) -> tuple[DialectKey, ...]:
     """The keys of one task set."""
     names = [*TASKSET_KEYS, *([("repeat_times", 1)] if evaluation else [])]
-    return tuple(DialectKey(f"{root}.{name}", default) for name, default in names)
+    storage = DialectKey(f"{root}.storage_type", "file", takes=STORAGES)
+    return (storage, *(DialectKey(f"{root}.{name}", default) for name, default in names))
 
 
 RULES: list[Rule] = [

@@ -23,6 +23,10 @@ ROLL = "explorer.rollout_model"
 CRITIC_C = f"{TC}.critic"
 
 
+MODES = ("explore", "train", "both", "bench", "serve", "colocate")
+STORAGES = ("queue", "sql", "file")
+
+
 REPLACED = {
     **{name: name for name in ("lr", "lr_warmup_steps", "lr_warmup_steps_ratio", "min_lr_ratio")},
     **{name: name for name in ("lr_scheduler_type", "betas", "weight_decay")},

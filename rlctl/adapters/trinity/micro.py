@@ -153,7 +153,11 @@ def other_micro(name: str, to: str, dynamic: str, tokens: str, responses: str) -
         key = tokens if micro["unit"] == "tokens" else responses
         yield Flow(view.path(key), micro["size"], size, same=True, always=True)
 
-    own = (DialectKey(dynamic, None, until="0.5"), DialectKey(tokens, None, until="0.5"), DialectKey(responses, None))
+    own = (
+        DialectKey(dynamic, None, until="0.5", takes=bool),
+        DialectKey(tokens, None, until="0.5"),
+        DialectKey(responses, None),
+    )
     return CustomRule(
         name,
         own,

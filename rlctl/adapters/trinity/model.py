@@ -28,7 +28,7 @@ from rlctl.adapters.engine.values import (
     Partly,
 )
 from rlctl.adapters.trinity.batch import supervised
-from rlctl.adapters.trinity.keys import MODEL, ROLL
+from rlctl.adapters.trinity.keys import MODEL, MODES, ROLL
 from rlctl.adapters.trinity.workflows import limit_of_answers, tasksets
 from rlctl.common.messages.reasons import said
 from rlctl.planning import arithmetic
@@ -297,7 +297,7 @@ def _write_folder(view: Writing) -> Iterator[Out]:
 TOP: list[Rule] = [
     CustomRule(
         "mode",
-        (DialectKey("mode", "both"),),
+        (DialectKey("mode", "both", takes=MODES),),
         ("run.mode",),
         _mode,
         _write_mode,
@@ -375,7 +375,10 @@ TOP: list[Rule] = [
     Tree("model.rope_scaling", "model.rope.scaling", default=None),
     CustomRule(
         "LoRA",
-        (DialectKey("model.lora_configs", None), *(DialectKey(f"model.lora_configs.*.{key}") for key in LORA)),
+        (
+            DialectKey("model.lora_configs", None, takes=list),
+            *(DialectKey(f"model.lora_configs.*.{key}") for key in LORA),
+        ),
         ("model.lora", *(f"model.lora.{field}" for field in (*LORA.values(), "dropout", "merge_for_rollout"))),
         _read_lora,
         _write_lora,

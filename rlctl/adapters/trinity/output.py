@@ -33,7 +33,7 @@ from rlctl.adapters.engine.values import (
     Partly,
 )
 from rlctl.adapters.trinity.batch import supervised
-from rlctl.adapters.trinity.keys import ACTOR, TC
+from rlctl.adapters.trinity.keys import ACTOR, STORAGES, TC
 from rlctl.common.messages.reasons import said
 
 EXPERIENCES = "buffer.trainer_input.experience_buffer"
@@ -237,7 +237,7 @@ OUTPUT: list[Rule] = [
         "experience buffer",
         (
             DialectKey("buffer.trainer_input.experience_buffer.name", ""),
-            DialectKey("buffer.trainer_input.experience_buffer.storage_type", "queue"),
+            DialectKey("buffer.trainer_input.experience_buffer.storage_type", "queue", takes=STORAGES),
             DialectKey("buffer.trainer_input.experience_buffer.path", None),
         ),
         ("buffer.type", "buffer.label", "buffer.log_path", "buffer.url", "buffer.path"),

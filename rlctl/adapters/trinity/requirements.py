@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
-from rlctl.adapters.trinity.keys import ACTOR
+from rlctl.adapters.trinity.keys import ACTOR, MODES
 from rlctl.adapters.trinity.train import deciding, strategy
 from rlctl.common.filenames import is_folder
 from rlctl.common.messages.reasons import said
 
 FILES = (".parquet", ".json", ".jsonl", ".csv", ".arrow")
-MODES = ("explore", "train", "both", "bench", "serve", "colocate")
 ALGORITHMS = (
     *(
         "cpt",

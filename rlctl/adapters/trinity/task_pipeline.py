@@ -221,7 +221,7 @@ RULES = [
     CustomRule(
         "task pipeline",
         (
-            DialectKey(ROOT, None),
+            DialectKey(ROOT, None, takes=dict),
             DialectKey(f"{ROOT}.operators", []),
             DialectKey(f"{ROOT}.operators.*.name", ABSENT),
             DialectKey(f"{ROOT}.operators.*.args", ABSENT),
@@ -229,7 +229,7 @@ RULES = [
             DialectKey(f"{ROOT}.{FILE}", None),
             DialectKey(f"{ROOT}.inputs", ABSENT),
             DialectKey(f"{ROOT}.output.path", ABSENT),
-            DialectKey(f"{ROOT}.target_fields", ABSENT),
+            DialectKey(f"{ROOT}.target_fields", ABSENT, takes=list),
             DialectKey(f"{ROOT}.priority_weights", ABSENT),
             *(DialectKey(f"{ROOT}.priority_weights.{name}", ABSENT) for name in WEIGHTS),
             DialectKey(f"{ROOT}.top_k", ABSENT),

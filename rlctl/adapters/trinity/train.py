@@ -505,7 +505,11 @@ TRAINER: list[Rule] = [
     CustomRule(
         "train engine",
         (
-            DialectKey("trainer.trainer_strategy", VersionedDefault({"0.5": "fsdp", "0.6": "fsdp2"})),
+            DialectKey(
+                "trainer.trainer_strategy",
+                VersionedDefault({"0.5": "fsdp", "0.6": "fsdp2"}),
+                takes=("fsdp", "fsdp2", "megatron"),
+            ),
             DialectKey(f"{ACTOR}.strategy", None, until="0.5"),
             DialectKey("model.tinker.enable", False),
             *(DialectKey(f"model.tinker.{name}", ABSENT) for name in TINKER),

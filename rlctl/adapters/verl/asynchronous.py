@@ -46,7 +46,7 @@ DEFAULTS = {TRIGGER: 4, REQUIRED: 1, STALENESS: 0.1, PARTIAL: True}
 OWN_POOLS = ("trainer.nnodes", "trainer.n_gpus_per_node", NODES, DEVICES)
 """Nodes and devices of the trainer's pool and of rollout's."""
 PROMPTS, PACE, PLACES = (
-    tuple(DialectKey(name, ABSENT, since) for name in names)
+    tuple(DialectKey(name, ABSENT, since, takes=bool if name == PARTIAL else float) for name in names)
     for names, since in (((REQUIRED, TRIGGER), "0.7"), ((STALENESS, PARTIAL), "0.7"), ((NODES, DEVICES), "0.5"))
 )
 """Keys of these trainers, which the others do not have."""
@@ -227,7 +227,10 @@ RULES: list[Rule] = [
                 reads=lambda view: Computed("rollout", "the trainer's own config uses the rollout engine's log-probs"),
                 writes=unsaid,
                 reason="",
-                of=tuple(DialectKey(f"{root}.use_rollout_log_probs") for root in (ASYNC, "actor_rollout_ref.actor")),
+                of=tuple(
+                    DialectKey(f"{root}.use_rollout_log_probs", takes=bool)
+                    for root in (ASYNC, "actor_rollout_ref.actor")
+                ),
                 formula="the rollout engine's if training is fully asynchronous",
             ),
         ),

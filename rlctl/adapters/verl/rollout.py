@@ -48,7 +48,8 @@ LOAD = Names(
         "megatron": "auto",
         "dtensor": "auto",
         "hf": "auto",
-    }
+    },
+    carries=True,
 )
 
 
@@ -481,7 +482,7 @@ RULES: list[Rule] = [
     CustomRule(
         "placement",
         (
-            DialectKey("trainer.v1.trainer_mode", "sync", "0.9"),
+            DialectKey("trainer.v1.trainer_mode", "sync", "0.9", takes=("sync", "colocate_async", "separate_async")),
             DialectKey(f"{R}.nnodes", 0, "0.8"),
             DialectKey(f"{R}.n_gpus_per_node", ABSENT, "0.8"),
             DialectKey("trainer.v1.separate_async.parameter_sync_step", 4, "0.9"),
@@ -512,7 +513,7 @@ RULES: list[Rule] = [
         f"{R}.checkpoint_engine.backend",
         "weight_sync.method",
         "naive",
-        Names({"naive": "auto", "nccl": "nccl"}, "verl has no such transport", fallback="auto"),
+        Names({"naive": "auto", "nccl": "nccl"}, "verl has no such transport", carries=True),
         since="0.8",
         write_when=lambda view: _same_sharing(view) and not _needs_transfer(view),
     ),

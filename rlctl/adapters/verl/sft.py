@@ -197,7 +197,7 @@ OLD: list[Rule] = [
         4,
         Rows(),
         made_of=("batch.micro_batch.unit",),
-        also=(DialectKey("data.micro_batch_size", None),),
+        also=(DialectKey("data.micro_batch_size", None, takes=float),),
     ),
     Key("data.chat_template", "model.chat_template", None),
     *model("model", "model", SFT_OLD, path="partial_pretrain"),

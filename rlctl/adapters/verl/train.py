@@ -455,7 +455,7 @@ def _write_values_pass(view: Writing) -> Iterator[Out]:
 CRITIC: list[Rule] = [
     CustomRule(
         "critic",
-        (DialectKey(f"{C}.enable", None, "0.6"),),
+        (DialectKey(f"{C}.enable", None, "0.6", takes=bool),),
         (C,),
         _read_critic,
         _write_critic,

@@ -294,7 +294,7 @@ def micro(
             yield Flow(view.path(responses), size, places[1:], "derived" if note else "mapped", note, same=not note)
 
     own = (
-        DialectKey(dynamic, DefaultFrom(follow["dynamic"]) if "dynamic" in follow else by_tokens),
+        DialectKey(dynamic, DefaultFrom(follow["dynamic"]) if "dynamic" in follow else by_tokens, takes=bool),
         DialectKey(tokens, DefaultFrom(follow["tokens"]) if "tokens" in follow else default),
         DialectKey(responses, rows),
         *((DialectKey(total, None),) if total else ()),
