@@ -9,6 +9,7 @@ from rlctl.adapters.engine.agents import games, plays
 from rlctl.adapters.engine.implied import ENVIRONMENTS, told
 from rlctl.adapters.engine.rules import ABSENT, Version, split
 from rlctl.adapters.engine.tree import find
+from rlctl.adapters.engine.values import BY_STEP
 from rlctl.adapters.engine.writing import ConfigWithOrigins
 from rlctl.adapters.trinity.algorithm import TYPES
 from rlctl.adapters.trinity.keys import ACTOR, REPLACED
@@ -89,6 +90,8 @@ def on_read(config: Config, values: Mapping[str, Any], version: Version) -> list
         found.append(finding("unknown-algorithm", Level.WARNING, "algorithm.algorithm_type", name=named, near=near))
     if version >= (0, 6) and config.run.mode in ("full", "train_only"):
         found.append(finding("micro-batches-added_own", Level.NOTE, TOKENS))
+    if config.algorithm.advantage.choice in ("step_wise_grpo", *BY_STEP) and config.run.mode in ("full", "train_only"):
+        found.append(finding("rows-of-steps", Level.NOTE, "buffer.train_batch_size"))
     schedule = config.train.lr_scheduler
     endless = find(values, ("trainer", "total_steps")) in (ABSENT, None)
     if endless and schedule.warmup_ratio and config.run.mode in ("full", "train_only"):

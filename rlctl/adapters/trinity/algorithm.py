@@ -303,11 +303,13 @@ def _write_advantage(view: Writing) -> Iterator[Out]:
     kind = TYPES[chosen_type(view)]
     name = next((name for name, choice in ADVANTAGES.items() if choice == advantage["type"]), None)
     further = is_further(P, advantage["type"])
+    plugin = advantage["type"].startswith("trinity.")
     if further:
         name = bare_name(advantage["type"])
     if name is not None and not _has_type(view, TYPE_OF_ADVANTAGE.get(advantage["type"], "grpo")):
         name = None
-    if name is None or (further and not any(item.advantage == name for item in TYPES.values()) and name not in EXTRA):
+    known = any(item.advantage == name for item in TYPES.values()) or name in EXTRA or plugin
+    if name is None or (further and not known):
         every = tuple(view.to(f"algorithm.advantage.{field}") for field in advantage)
         yield Inexpressible(
             every,

@@ -41,6 +41,7 @@ ESTIMATORS = {
     "k3": "k3_unclamped",
     "corrected_k3": "k3_corrected",
 }
+KL_WORDS = ("none", *ESTIMATORS)
 LOSSES = {
     "ppo": "ppo_clip",
     "gspo": "gspo",
@@ -194,7 +195,8 @@ def _write_loss(view: Writing) -> Iterator[Out]:
     further = is_further(L, loss["type"])
     if further:
         name = own_name(loss["type"], "trinity")
-    if name is None or (further and name not in OTHER_LOSSES):
+    plugin = loss["type"].startswith("trinity.")
+    if name is None or (further and name not in OTHER_LOSSES and not plugin):
         every = tuple(view.to(f"algorithm.policy_loss.{field}") for field in loss)
         yield Inexpressible(
             every,
@@ -551,7 +553,7 @@ LOSS: list[Rule] = [
     *SCALES,
     CustomRule(
         "KL in the loss",
-        (DialectKey(f"{X}kl_loss_fn", None), DialectKey(f"{X}kl_loss_fn_args.kl_coef", 0.001)),
+        (DialectKey(f"{X}kl_loss_fn", None, takes=KL_WORDS), DialectKey(f"{X}kl_loss_fn_args.kl_coef", 0.001)),
         (KL, f"{KL}.estimator", f"{KL}.coefficient"),
         _read_kl_loss,
         _write_kl_loss,
@@ -560,7 +562,10 @@ LOSS: list[Rule] = [
     ),
     CustomRule(
         "KL in the reward",
-        (DialectKey(f"{X}kl_penalty_fn", "none"), *(DialectKey(f"{X}kl_penalty_fn_args.{name}") for name in PENALTY)),
+        (
+            DialectKey(f"{X}kl_penalty_fn", "none", takes=KL_WORDS),
+            *(DialectKey(f"{X}kl_penalty_fn_args.{name}") for name in PENALTY),
+        ),
         (KR, *(f"{KR}.{name}" for name in ["estimator", "coefficient", "adaptive", "target", "horizon"])),
         _read_kl_reward,
         _write_kl_reward,
@@ -568,7 +573,10 @@ LOSS: list[Rule] = [
     ),
     CustomRule(
         "entropy",
-        (DialectKey(f"{X}entropy_loss_fn", None), DialectKey(f"{X}entropy_loss_fn_args.entropy_coef", 0.0)),
+        (
+            DialectKey(f"{X}entropy_loss_fn", None, takes=("default", "mix", "none")),
+            DialectKey(f"{X}entropy_loss_fn_args.entropy_coef", 0.0),
+        ),
         ("algorithm.entropy_coefficient",),
         _read_entropy,
         _write_entropy,

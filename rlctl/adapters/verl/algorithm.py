@@ -270,6 +270,7 @@ RULES: list[Rule] = [
         missing=NO_ESTIMATOR,
         dialect="verl",
         nearest=nearest.ESTIMATORS,
+        instead=nearest.in_groups,
         unused=nearest.learns_from_teacher_alone,
         needs=nearest.NEEDS,
     ),
@@ -292,6 +293,7 @@ RULES: list[Rule] = [
         missing="verl has no loss {name}",
         dialect="verl",
         nearest=nearest.LOSSES,
+        instead=lambda view: "vanilla",
     ),
     CustomRule(
         "clip range",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 
 from rlctl.adapters.engine.rules import (
     Chosen,
@@ -42,6 +42,8 @@ class ChosenOrNearest(Chosen):
 
     nearest: Mapping[str, Nearest] = field(default_factory=dict)
     """By type."""
+    instead: Callable[[Writing], str]
+    """The name that is written for one that a user added to another framework: left unset, verl's default would be computed."""
     unused: Callable[[Writing], bool] = lambda view: False
     """Whether the run never computes what is chosen here, so that any name does."""
     needs: Mapping[str, tuple[DialectKey, ...]] = field(default_factory=dict)
@@ -52,7 +54,10 @@ class ChosenOrNearest(Chosen):
         kind = bare_name(name) if is_further(self.to, name) else name
         found = self.nearest.get(str(kind))
         if found is None or not found.stands_in(view.version) or not self.keys[0].exists(view.version):
-            yield from super().write(view)
+            for out in super().write(view):
+                yield out if isinstance(out, Flow) else replace(out, reason=self._with_instead(out.reason, view))
+                if isinstance(out, Inexpressible) and self.keys[0].exists(view.version):
+                    yield Flow(view.path(self.key), self.instead(view), out.keys, "derived", always=True)
             yield from self._needed(str(kind), view)
             return
         used = (view.to(f"{self.to}.type"),)
@@ -73,6 +78,10 @@ class ChosenOrNearest(Chosen):
             ),
         )
 
+    def _with_instead(self, reason: str, view: Writing) -> str:
+        raw = self.instead(view)
+        return said("{reason}; wrote {raw}, which trains otherwise", reason=reason, raw=raw)
+
     def _needed(self, kind: str, view: Writing) -> Iterator[Out]:
         said = view.config.carried_for("verl")
         for key in self.needs.get(kind, ()):
@@ -84,6 +93,11 @@ def learns_from_teacher_alone(view: Writing) -> bool:
     """Whether the advantage of a token is the teacher's log-prob less the policy's, without rewards."""
     chosen = view.config.algorithm.distillation
     return chosen is not None and chosen.args.get("with_rewards") is False
+
+
+def in_groups(view: Writing) -> str:
+    """The estimator that is written for an unknown one: one with groups if there are any, and none with a critic."""
+    return "grpo" if view.config.batch.responses_per_prompt > 1 else "reinforce_plus_plus"
 
 
 UNSCALED = (DialectKey("algorithm.norm_adv_by_std_in_grpo", False, "0.4"),)

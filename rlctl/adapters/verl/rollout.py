@@ -416,10 +416,11 @@ RULES: list[Rule] = [
     WriteOnly(
         "rollout.memory.gpu_memory_utilization",
         lambda view: is_number(view.get("rollout.memory.gpu_memory_utilization")) and not _same_sharing(view),
-        lambda view: said(
+        lost=lambda view: said(
             "{fraction:g} is for dedicated rollout devices; verl's roles share devices, so verl's 0.5 is kept",
             fraction=view.get("rollout.memory.gpu_memory_utilization"),
         ),
+        idle=True,
         formula="0.5 if all roles share devices",
     ),
     Key(f"{R}.max_num_seqs", "rollout.memory.max_num_seqs", VersionedDefault({"0.3": 1024, "0.9": 256})),

@@ -136,6 +136,10 @@ optimizer-replaced = Trinity 0.3.2 to 0.5 replaces the policy's optim by algorit
     .about = Trinity 0.3.2 to 0.5 ignores the optimizer that the file sets under trainer_config.
     .hint = if the file is for Trinity 0.3.1 or older, set them in algorithm.optimizer
 
+rows-of-steps = Trinity counts each step of a trajectory as one experience in buffer.train_batch_size; rlctl assumed one for each trajectory, in the mini-batch and in all lengths that are counted in train steps
+    .about = A run that trains on the steps of trajectories counts its batch in steps.
+    .hint = with more steps a trajectory, divide buffer.train_batch_size by their number before you convert
+
 endless-schedule = without trainer.total_steps Trinity computes lr_warmup_steps_ratio of sys.maxsize steps, so the learning rate stays near 0; rlctl uses the run's own length
     .about = Without trainer.total_steps Trinity's learning rate schedule never moves.
     .hint = set trainer.total_steps, or lr_warmup_steps

@@ -130,6 +130,10 @@ optimizer-replaced = Trinity 0.3.2 至 0.5 会用 algorithm.optimizer（包括�
     .about = Trinity 0.3.2 至 0.5 会忽略 trainer_config 中设置的优化器。
     .hint = 如果文件是为 Trinity 0.3.1 或更早的版本写的，请在 algorithm.optimizer 中设置这些值
 
+rows-of-steps = Trinity 把轨迹的每一步都算作 buffer.train_batch_size 中的一条经验；rlctl 在小批次和所有按训练步计的长度中假设每条轨迹只有一条
+    .about = 在轨迹的各步上训练的运行按步计算批次。
+    .hint = 若每条轨迹有多步，请在转换前把 buffer.train_batch_size 除以步数
+
 endless-schedule = 没有 trainer.total_steps 时，Trinity 按 sys.maxsize 步计算 lr_warmup_steps_ratio，学习率一直接近 0；rlctl 按实际训练长度计算
     .about = 没有 trainer.total_steps 时，Trinity 的学习率调度不会推进。
     .hint = 设置 trainer.total_steps 或 lr_warmup_steps
