@@ -56,6 +56,8 @@ class Document:
     """The keys that overrides added with ``+`` or ``++``; every part is a string."""
     key_marks: dict[KeyPath, Location] = field(default_factory=dict)
     """Where keys were written whose mark is the place of their value: in a script that may be a variable's."""
+    appended: frozenset[KeyPath] = frozenset()
+    """Those that they added with ``+``, which Hydra takes only for keys that a config does not have."""
 
     def at(self, path: KeyPath) -> Location:
         """Return where ``path`` stands, or else its nearest ancestor that has a place."""

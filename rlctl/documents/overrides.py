@@ -220,7 +220,8 @@ def apply_overrides(document: Document, overrides: Sequence[Override]) -> Docume
             )
         _apply(changed, override)
     added = {override.path for override in overrides if override.kind in ("add", "force")}
-    return replace(changed, added=document.added | added) if added else changed
+    appended = {override.path for override in overrides if override.kind == "add"}
+    return replace(changed, added=document.added | added, appended=document.appended | appended) if added else changed
 
 
 def _apply(document: Document, override: Override) -> None:

@@ -53,6 +53,8 @@ def findings_of(
         changed: whether canonical keys were changed after reading, which the file does not say.
         checked: whether rlctl's own checks run too, so that nothing is said twice.
     """
+    if any(item.code == "fork" for item in report.errors):
+        return []  # the fork's keys change what the others count
     requirements = _known(runner)
     name, _, release = report.dialect.partition("@")
     own = name == runner and not changed
@@ -115,7 +117,10 @@ def with_unknown_keys(runner: str, findings: Iterable[Finding], allowed: Collect
             level=Level.ERROR,
             message=translated(said("{message}, and refuses it", message=finding.message)),
         )
-        if finding.code == "unknown-key" and not finding.added and finding.key not in allowed and strict(finding.key)
+        if finding.code in ("unknown-key", "fork")
+        and not finding.added
+        and finding.key not in allowed
+        and strict(finding.key)
         else finding
         for finding in findings
     ]

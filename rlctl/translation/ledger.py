@@ -68,7 +68,8 @@ def rank_in(entry: Entry, source: str, meant: str = "") -> Rank:
     keys = [key for key, _ in entry.targets] or [key for found in _meanings(source, meant) for key in found.canonical]
     ranks = [rank for key in keys if (rank := rank_of(key)) is not None]
     own = rank_of(meant or entry.key, dialect_called(source).ranks) if source and not ranks else None
-    return min(ranks, key=lambda rank: rank.place) if ranks else own or Rank.NAMES
+    unknown = Rank.OBJECTIVE if entry.bucket is Bucket.UNKNOWN else Rank.NAMES
+    return min(ranks, key=lambda rank: rank.place) if ranks else own or unknown
 
 
 def _meanings(source: str, meant: str) -> list[Meaning]:

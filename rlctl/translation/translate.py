@@ -46,6 +46,7 @@ from rlctl.translation.releases import differing, fitting, spoken
 from rlctl.translation.rendering import write_out
 from rlctl.translation.source_names import in_source_names
 from rlctl.translation.sources import Input, Script, gather, gather_text, is_script_file
+from rlctl.translation.sources.other_tools import refuse_keys, refuse_text
 
 FACTS: Mapping[str, str] = {
     "dataset_rows": "number of training rows, to turn epochs into steps",
@@ -248,9 +249,14 @@ def read_input(
     kept = {} if without_kept else kept_in(given.document.text)
     changes = [*given.overrides, *override_lines(overrides)]
     environment = {**(os.environ if environment is None else environment), **given.environment}
-    document, secrets = without_literals(_prepared(given.document, changes, dialect or given.dialect))
-    kind = given.kind if _asked(dialect)[0] in ("", given.dialect) else ""
-    found, taken = _taken(document, dialect or given.dialect, kind)
+    try:
+        document, secrets = without_literals(_prepared(given.document, changes, dialect or given.dialect))
+        refuse_keys(document)
+        kind = given.kind if _asked(dialect)[0] in ("", given.dialect) else ""
+        found, taken = _taken(document, dialect or given.dialect, kind)
+    except (DocumentError, TranslationError) as error:
+        refuse_text(given.document.text, given.document.name, error)
+        raise
     plain = _without_kept(document)
 
     def read_as(taken: Detection) -> Read:

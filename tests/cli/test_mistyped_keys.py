@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rlctl.adapters.engine.misspelled import is_one_edit
 from rlctl.common.report import Level
 from rlctl.documents import read_yaml
 from rlctl.editing.session import Session
@@ -48,10 +49,46 @@ def test_a_key_that_resembles_nothing_is_no_near_miss(dialect: str, override: st
     assert unknown(dialect, override).meant == ""
 
 
+ELSEWHERE = [
+    ("verl", "early_stopping.enabled=true"),
+    ("verl", "discriminator.optim.lr=1e-6"),
+    ("verl", "hinter.model.path=a/b"),
+    ("verl", "actor_rollout_ref.actor.lm=1"),
+    ("roll", "segment_infer.device_mapping=[0]"),
+    ("trinity", "monitoring.project=x"),
+]
+"""Keys of sections that forks add; a key of another section by the same last name is none that was meant."""
+
+
+@pytest.mark.parametrize(("dialect", "override"), ELSEWHERE)
+def test_a_key_of_another_section_is_not_suggested(dialect: str, override: str) -> None:
+    finding = unknown(dialect, override)
+    assert (finding.meant, finding.hint) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "near"),
+    [
+        ("batch", "bacth", True),
+        ("batch", "batchs", True),
+        ("batch", "bath", True),
+        ("batch", "bitch", True),
+        ("batch", "batch", False),
+        ("batch", "bitchs", False),
+        ("ab", "ba", True),
+        ("abc", "cba", False),
+        ("a", "", True),
+    ],
+)
+def test_one_edit(one: str, other: str, near: bool) -> None:
+    assert is_one_edit(one, other) is near
+    assert is_one_edit(other, one) is near
+
+
 FORK = """data: {train_files: t.parquet, max_prompt_length: 64, max_start_length: 32, max_obs_length: 16}
 actor_rollout_ref:
-  actor: {ppo_mini_batch_size: 8, state_masking: true}
-  rollout: {name: vllm, n_agent: 5}
+  actor: {ppo_mini_batch_size: 8, mask_states: true}
+  rollout: {name: vllm, agents_per_prompt: 5}
 algorithm: {adv_estimator: grpo}
 trainer: {total_epochs: 1, nnodes: 1, logger: [console]}
 """
@@ -71,10 +108,23 @@ def test_unknown_keys_are_reported_together(rlctl: Any, tmp_path: Path) -> None:
     lines = [line for line in rlctl("check", str(config)).err.splitlines() if "[unknown-key]" in line]
     assert len(lines) == 1
     assert "4 keys: data.max_start_length (line 1), data.max_obs_length (line 1)" in lines[0]
-    assert "actor_rollout_ref.rollout.n_agent (line 4)" in lines[0]
+    assert "actor_rollout_ref.rollout.agents_per_prompt (line 4)" in lines[0]
     shown = rlctl("convert", str(config), "--to", "verl", "-o", str(tmp_path / "out.yaml"))
     assert shown.err.count("verl has no such key") <= 3, "one line a rank"
     assert "data.max_start_length = 32, data.max_obs_length = 16" in shown.err
+
+
+def test_verl_itself_refuses_the_keys_of_a_fork(rlctl: Any, tmp_path: Path) -> None:
+    file = tmp_path / "run.sh"
+    file.write_text(
+        "python3 -m verl.trainer.main_ppo "
+        "data.train_files=a data.train_batch_size=8 actor_rollout_ref.model.path=m rllm.agent.name=a" + "\n"
+    )
+    shown = rlctl("check", str(file), "--runner", "verl")
+    assert shown.code == 1
+    assert "rLLM" in shown.err
+    assert "runner-refuses" in shown.err
+    assert "mistyped-key" not in shown.err
 
 
 @pytest.mark.parametrize("mark", ["+", "++"])

@@ -541,10 +541,10 @@ class Reader:
             known = isinstance(value, str) and (value in key.takes or "${" in value)
             return None if value is None or known else BadValueError(not_one_of(value, key.takes))
         default = self._default_at(path)
-        kind = key.takes or (float if is_number(default) else type(default))
+        kind = key.takes or (float if is_number(default) else bool if isinstance(default, bool) else None)
         if kind is float:
             return TypeError() if _is_no_number(value) else None
-        wrong = {bool: (str, list, dict), list: (str, dict), dict: (str, list)}.get(kind, ())
+        wrong = {bool: (str, list, dict), list: (str, dict), dict: (str, list)}.get(kind, ()) if kind else ()
         return TypeError() if isinstance(value, wrong) and value else None
 
     def _refuse_replaced(self) -> None:

@@ -318,7 +318,7 @@ def _read_evaluation(view: Reading, manager: Manager) -> Iterator[Flow]:
         yield Flow((*to, "responses_per_prompt"), manager.size, (used["group_size"],), same=True)
         yield from _read_sampling(view, (*to, "evaluation_sampling"))
     if not manager.tags:
-        yield Flow((), None, (*used.values(), *batch), "mapped", "no episodes of evaluation")
+        yield Flow((), None, (*used.values(), *batch), "dead", "no episodes of evaluation")
     yield Flow((), None, (used["num_env_groups"],), "mapped", "the sum of num_groups_partition")
 
 

@@ -8,18 +8,20 @@ from typing import Any
 
 from rlctl.adapters.engine.dialect import Detection, Dialect, File, Shipped, TrainerProgram
 from rlctl.adapters.engine.one_engine import tell_engines, with_one_engine
-from rlctl.adapters.engine.reading import Read
+from rlctl.adapters.engine.reading import Read, read_document
 from rlctl.adapters.engine.rules import Dropped, Noted, matches, split, version_of
 from rlctl.adapters.engine.table import Table, joined
 from rlctl.adapters.engine.tree import find
 from rlctl.adapters.engine.writing import ConfigWithOrigins, WriteOutcome, Written
 from rlctl.adapters.verl import (
+    additions,
     agents,
     algorithm,
     asynchronous,
     batch,
     data,
     distillation,
+    forks,
     launch,
     notes,
     offline,
@@ -99,8 +101,24 @@ class Verl(Dialect):
         options: Mapping[str, str],
         restored: Mapping[str, Mapping[str, Any]],
     ) -> Read:
-        """Read a file, with warnings of tools that its run would not use, and of what it would resume from."""
-        read = super().read(document, taken, environment=environment, options=options, restored=restored)
+        """Read a file, with warnings of tools that its run would not use, of what it would resume from, and of a fork's keys."""
+        table = self.tables[taken.kind]
+        fork = forks.fork_of(document, table) if taken.kind == "ppo" else None
+        read = read_document(
+            f"{self.name}@{taken.version}",
+            table if fork is None else forks.with_own(table, fork),
+            version_of(taken.version),
+            document,
+            environment=environment,
+            options=options,
+            restored=restored,
+            composed=self.is_composed(document),
+        )
+        read.report.findings += additions.refused(document, taken.kind, table, taken.version, self.versions)
+        if fork is not None:
+            read.report.findings[:] = forks.told(read.report, fork)
+        if read.report.errors:
+            read.config, read.loaded = None, None
         if taken.kind == "ppo":
             found = [*agents.on_read(document.values, version_of(taken.version)), *output.on_read(document.values)]
             read.report.findings += [replace(item, at=document.at(split(item.key))) for item in found]

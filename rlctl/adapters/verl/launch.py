@@ -144,7 +144,7 @@ def _section_of(path: KeyPath) -> str:
 def launch_of(file: File, table: Table) -> VerlLauncher:
     """The command and the overrides of a file."""
     values = copied(file.values)
-    engine = _engine(values)
+    engine = engine_of(values)
     options, groups = _choice(file, engine)
     for change in groups:
         for key in ENGINES:
@@ -155,7 +155,7 @@ def launch_of(file: File, table: Table) -> VerlLauncher:
     return VerlLauncher((*_runner(file, values), "-m", MODULES[file.kind], *options), (*groups, *found))
 
 
-def _engine(values: Mapping[str, Any]) -> str:
+def engine_of(values: Mapping[str, Any]) -> str:
     return next((value for key in ENGINES if isinstance(value := find(values, split(key)), str)), "")
 
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 
+from rlctl.adapters.verl.forks import FORKS
 from rlctl.common.ranks import Rank
 
 RANKS: Mapping[str, Rank] = {
+    **{key.partition(".")[0]: Rank.DATA for fork in FORKS for key in fork.keys},
     "actor_rollout_ref": Rank.RESOURCES,
     "actor_rollout_ref.actor": Rank.OBJECTIVE,
     "actor_rollout_ref.actor.checkpoint": Rank.NAMES,

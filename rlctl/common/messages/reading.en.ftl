@@ -10,6 +10,19 @@ unknown-key = { $framework } has no key '{ $key }'
        *[other] did you mean '{ $near }'?
     }
 
+fork = the file is for { $name }, a fork of verl: rlctl does not read { $count } of its keys ({ $names })
+    .about = The file has keys of a fork of verl.
+    .hint = compare the runs: what these keys set is not in the run that rlctl reads
+fork_counts = the file is for { $name }, a fork of verl that counts its batch by '{ $key }'; rlctl does not read its files yet
+    .hint = to read it as a run of verl, set { $instead } in a copy without { $name }'s keys ({ $names })
+
+added-key = '+{ $key }' adds a key that { $framework } has already ({ $default }), and Hydra refuses it
+    .about = An override adds a key with + although the framework's config has it.
+    .hint = { $without ->
+        [none] remove the +
+       *[other] remove the +, or, if the file is for verl { $without }, which does not have the key, add --from verl@{ $without }
+    }
+
 unknown-key_canonical = unknown key '{ $key }'
     .hint = { $near ->
         [none] { "" }

@@ -10,6 +10,19 @@ unknown-key = { $framework } 没有 '{ $key }' 这个键
        *[other] 是否想写 '{ $near }'？
     }
 
+fork = 该文件属于 verl 的分支 { $name }：其中 { $count } 个键 rlctl 不读取（{ $names }）
+    .about = 文件中有 verl 某个分支的键。
+    .hint = 请比较两次运行：这些键的设置不在 rlctl 读到的运行中
+fork_counts = 该文件属于 verl 的分支 { $name }，它用 '{ $key }' 决定批次大小；rlctl 尚不支持读取它的文件
+    .hint = 若要当作 verl 的运行读取，请在去掉 { $name } 的键（{ $names }）的副本中设置 { $instead }
+
+added-key = '+{ $key }' 添加的键在 { $framework } 中已存在（{ $default }），Hydra 会拒绝
+    .about = 覆盖项用 + 添加了框架配置中已有的键。
+    .hint = { $without ->
+        [none] 去掉 +
+       *[other] 去掉 +；若文件用于没有该键的 verl { $without }，请加 --from verl@{ $without }
+    }
+
 unknown-key_canonical = 未知的键 '{ $key }'
     .hint = { $near ->
         [none] { "" }

@@ -10,7 +10,7 @@ import os
 import re
 from pathlib import Path
 
-from rlctl.common.errors import UsageError
+from rlctl.common.errors import DocumentError, UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS
 from rlctl.common.messages.reasons import said
 from rlctl.documents import read_text, read_yaml
@@ -18,6 +18,7 @@ from rlctl.documents.files import STDIN, shown_name
 from rlctl.shell.override_lists import looks_like_overrides
 from rlctl.translation.sources.files import composed, hydra_left, listed
 from rlctl.translation.sources.inputs import Input, Script
+from rlctl.translation.sources.other_tools import refuse_keys, refuse_other_language, refuse_text
 
 _HEAD = 64 * 1024
 _DOCUMENT_ENDINGS = (*YAML_ENDINGS, ".json")
@@ -50,14 +51,21 @@ def gather_text(text: str, name: str, script: Script | None = None) -> Input:
         UsageError: there is something that only a launch script takes.
     """
     how = script or Script(environment=os.environ)
+    refuse_other_language(text, name)
     if is_script(text, name):
         from rlctl.translation.sources.scripts import read_launch
 
-        return read_launch(text, name, how)
+        try:
+            return read_launch(text, name, how)
+        except DocumentError as error:
+            refuse_text(text, name, error)
+            raise
     _refuse_script_options(how, name)
     if looks_like_overrides(text, yaml=name.endswith(_DOCUMENT_ENDINGS)):
         return listed(text, name)
-    return composed(read_yaml(text, name))
+    document = read_yaml(text, name)
+    refuse_keys(document)
+    return composed(document)
 
 
 def is_script(text: str, name: str) -> bool:

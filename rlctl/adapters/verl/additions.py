@@ -1,0 +1,46 @@
+"""verl: overrides that add a key with ``+``, which Hydra refuses where the release's config has a value at the key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlctl.adapters.engine.rules import Absent, DefaultFrom, matches, split, version_of
+from rlctl.adapters.engine.table import Table, generic
+from rlctl.adapters.engine.tree import find
+from rlctl.adapters.verl import launch
+from rlctl.common.report import Finding, Level, finding
+from rlctl.common.report_lines import release as release_of
+from rlctl.documents import Document, dotted
+
+NULLS = (
+    *("custom_reward_function.**", "reward_model.**", "algorithm.filter_groups.metric"),
+    *("actor_rollout_ref.actor.optim.min_lr_ratio", "critic.optim.min_lr_ratio"),
+)
+"""Keys that are null in the config of some release, where rlctl's default is what verl does then."""
+
+
+def refused(document: Document, kind: str, table: Table, release: str, versions: tuple[str, ...]) -> Iterator[Finding]:
+    """An error for each key that is added and is there, with the releases that lack it: the file may be for one of those.
+
+    Hydra merges a mapping or a list, and replaces null. Where rlctl does not know the value, nothing is said.
+    """
+    for path, _ in document.leaves():
+        if path not in document.appended or isinstance(find(document.values, path), (dict, list)):
+            continue
+        key, releases = table.key_at(path), table.releases(generic(path)) or frozenset()
+        default = key.default_in(version_of(release)) if key is not None else None
+        if any(matches(split(name), path) for name in NULLS):
+            continue
+        there = launch.prefix_of(kind, release, launch.engine_of(document.values), table, path) == ""
+        if not there or default is None or isinstance(default, (Absent, DefaultFrom, dict, list)):
+            continue
+        without = [version for version in versions if version not in releases]
+        yield finding(
+            "added-key",
+            Level.ERROR,
+            dotted(path),
+            document.at(path),
+            framework=release_of(f"verl@{release}"),
+            default=str(default),
+            without=without[-1] if without else "none",
+        )
