@@ -53,7 +53,7 @@ def _replaced(name: str, kind: str, key: DialectKey) -> str:
     values = deepcopy(values)
     put(values, key.path, WORD)
     read = _read(name, kind, values)
-    if read.report.errors:
+    if read.report.errors or any(item.key == key.name for item in read.report.warnings):
         return ""
     entry = next(entry for entry in read.report.accounting if entry.key == key.name)
     kept = read.config is not None and WORD in json.dumps(to_plain(read.config), default=str)

@@ -104,6 +104,8 @@ class Names:
     names: Mapping[Any, Any]
     missing: str = ""
     """What is said of a canonical name that the dialect has none for."""
+    fallback: Any = ABSENT
+    """What the framework itself does at any other name, as the canonical value."""
     carries: bool = False
     """Whether a name that is not in the list is kept for converting back; otherwise it is refused."""
     how: Provenance = "mapped"
@@ -114,6 +116,8 @@ class Names:
             value = value.lower()
         if _hashable(value) and value in self.names:
             return self.names[value]
+        if self.fallback is not ABSENT:
+            return self.fallback
         if self.carries:
             return Computed(ABSENT, how="carried")
         raise BadValueError(not_one_of(value, self.names))
