@@ -223,6 +223,8 @@ class Entry:
     note: str = ""
     rank: Rank = Rank.NAMES
     """How much it matters for the run if the target says something else."""
+    silent: bool = False
+    """Whether it only repeats the default of its framework in a composed config: it is lost only if training changes."""
 
     @property
     def why(self) -> str:

@@ -37,6 +37,8 @@ SHARED = frozenset(
     }
 )
 """Findings of rlctl's checks that hold whoever runs the config; the others are about what rlctl's own runs do."""
+REFUSED = ("unknown-key", "fork", "added-key")
+"""Findings of reading on keys that a framework's loader refuses."""
 STOPPING = ("data-files", "uncallable-reward")
 """Warnings of a framework's writer that are errors here, because the framework stops at them."""
 
@@ -117,10 +119,7 @@ def with_unknown_keys(runner: str, findings: Iterable[Finding], allowed: Collect
             level=Level.ERROR,
             message=translated(said("{message}, and refuses it", message=finding.message)),
         )
-        if finding.code in ("unknown-key", "fork")
-        and not finding.added
-        and finding.key not in allowed
-        and strict(finding.key)
+        if finding.code in REFUSED and not finding.added and finding.key not in allowed and strict(finding.key)
         else finding
         for finding in findings
     ]

@@ -45,7 +45,13 @@ def joined(entry: Entry, file: File, source: str, meant: str = "") -> Entry:
         source: its framework.
         meant: the known key that a mistyped one is a near miss of.
     """
-    entry = replace(entry, rank=rank_in(entry, source, meant))
+    made = _joined(replace(entry, rank=rank_in(entry, source, meant)), file, source)
+    if made.loses and entry.silent:
+        return replace(made, bucket=Bucket.MAPPED, note="the default")
+    return made
+
+
+def _joined(entry: Entry, file: File, source: str) -> Entry:
     if entry.bucket is Bucket.UNSUPPORTED and file.name == source:
         place = parse_dotted(entry.key)
         if find(file.values, place) == entry.value:

@@ -270,12 +270,20 @@ def read_input(
     if outcome.loaded is not None:
         report.findings += differing(found, taken, outcome.loaded, older, read_as)
     loaded = outcome.loaded
+    if not _asked(dialect)[1] and any(map(_shows_older, report.findings)):
+        report.findings = [replace(item, level=Level.ERROR) if _shows_older(item) else item for item in report.findings]
+        loaded = None
     if loaded is not None:
         report.findings = loaded.as_written(report.findings)
     if loaded is not None and assignments:
         _refuse_meeting(loaded, assignments)
         loaded = _assigned(loaded, assignments, environment, report)
     return loaded, report
+
+
+def _shows_older(item: Finding) -> bool:
+    """Whether a finding shows that a file is for an older release, whose defaults are others."""
+    return item.code == "added-key" and item.params.get("without") != "none"
 
 
 def _refuse_meeting(loaded: Loaded, assignments: Sequence[str]) -> None:

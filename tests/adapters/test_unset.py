@@ -226,3 +226,12 @@ def test_an_escaped_name_is_escaped_in_the_folder_that_is_made_of_it() -> None:
     outcome = translate_loaded(loaded, report, "verl")
     assert "default_local_dir: ./checkpoints/Trinity-RFT/\\${x}\n" in str(outcome.text)
     assert "not-readable" not in {finding.code for finding in outcome.report.findings}
+
+
+def test_a_switch_that_is_off_makes_its_mapping_no_setting() -> None:
+    text = "actor_rollout_ref:\n  model: {path: m, mtp: {enable: false, enable_train: false}}\n"
+    loaded, report = read_document(read_yaml(text, "f.yaml"), dialect="verl", environment={})
+    assert loaded is not None
+    assert loaded.config.model.multi_token_prediction in (None, {})
+    made = translate_loaded(loaded, report, "roll")
+    assert not [entry.key for entry in made.report.accounting if entry.loses and "mtp" in entry.key]

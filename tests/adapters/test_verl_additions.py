@@ -10,6 +10,7 @@ import yaml
 from rlctl.adapters import dialect
 from rlctl.adapters.engine.tree import find, put
 from rlctl.adapters.verl.additions import refused
+from rlctl.common.report import Level
 from rlctl.documents import Document, read_yaml
 from rlctl.translation.translate import read_document
 
@@ -18,18 +19,29 @@ from .corpus import ROOT
 GIVEN = ["actor_rollout_ref.model.path=m", "data.train_files=a.parquet", "algorithm.adv_estimator=grpo"]
 
 
-def _errors(override: str, release: str = "") -> Any:
+def _found(override: str, release: str = "") -> Any:
     text = read_yaml("", "f", allow_empty=True)
     asked = f"verl@{release}" if release else None
     _, report = read_document(text, dialect=asked, overrides=[*GIVEN, override], environment={})
-    return report.errors
+    return [item for item in report.findings if item.code == "added-key"]
 
 
 @pytest.mark.parametrize("release", ["", "0.4", "0.8", "0.9"])
 def test_a_key_that_is_there_cannot_be_added(release: str) -> None:
-    [error] = _errors("+trainer.val_before_train=False", release)
-    assert (error.code, error.key) == ("added-key", "trainer.val_before_train")
-    assert "--from verl@0.3" in error.hint
+    [found] = _found("+trainer.val_before_train=False", release)
+    assert found.key == "trainer.val_before_train"
+    assert found.level is (Level.WARNING if release else Level.ERROR), "which defaults hold is known if the release is"
+    assert "--from verl@0.3" in found.hint
+
+
+def test_no_older_release_is_shown_by_a_key_beside_newer_ones() -> None:
+    text = read_yaml("", "f", allow_empty=True)
+    lines = [*GIVEN, "+trainer.val_before_train=False", "trainer.use_v1=False"]
+    loaded, report = read_document(text, overrides=lines, environment={})
+    assert loaded is not None
+    [found] = [item for item in report.findings if item.code == "added-key"]
+    assert found.level is Level.WARNING
+    assert found.hint == "remove the +"
 
 
 @pytest.mark.parametrize(
@@ -46,7 +58,7 @@ def test_a_key_that_is_there_cannot_be_added(release: str) -> None:
     ],
 )
 def test_what_hydra_takes_is_no_error(override: str, release: str) -> None:
-    assert _errors(override, release) == []
+    assert _found(override, release) == []
 
 
 RELEASES = [f"0.{minor}" for minor in range(3, 10)]

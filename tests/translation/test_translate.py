@@ -535,3 +535,14 @@ def test_the_number_of_a_variable_is_a_number_for_frameworks_that_read_texts() -
     again, _ = read_document(_document(made["roll"]), dialect="roll", environment={})
     assert again is not None
     assert again.config.placement.devices_per_node == 8
+
+
+def test_defaults_of_a_composed_config_are_no_losses() -> None:
+    """What no one wrote is told only where training changes."""
+    file = CORPUS / "verl" / "defaults" / "v0.8.0" / "_generated_ppo_trainer.yaml"
+    if not file.exists():
+        pytest.skip("needs verl's composed configs")
+    made = translate(file, "roll", environment={}, options={"dataset_rows": "4000"})
+    lost = [entry.key for entry in made.report.accounting if entry.loses]
+    assert len(lost) < 10, lost
+    assert not [key for key in lost if "mtp" in key or "lora" in key or "rollout_correction" in key]

@@ -645,7 +645,8 @@ class Reader:
         bucket = Bucket.DERIVED if any(flow.how == "derived" for flow in live) else Bucket.MAPPED
         refers = isinstance(value, str) and "${" in value
         targets = tuple((dotted(flow.to), value if refers and flow.same else flow.value) for flow in live)
-        return Entry(dotted(leaf), bucket, value, at, targets, together(flow.note for flow in live))
+        note = together(flow.note for flow in live)
+        return Entry(dotted(leaf), bucket, value, at, targets, note, silent=self._silent(leaf, value))
 
     def _noted_entry(self, leaf: KeyPath, value: Any) -> Entry:
         at, name = self.document.at(leaf), dotted(leaf)

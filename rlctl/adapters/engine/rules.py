@@ -485,6 +485,8 @@ class Tree(OneValue):
     """Whether an empty mapping says nothing."""
     entries: Converter | None = None
     """How each entry is read, which is then reported apart from the others; it is written as it is."""
+    switch: str = ""
+    """The entry without which the others have no effect."""
 
     @cached_property
     def keys(self) -> tuple[DialectKey, ...]:
@@ -496,7 +498,12 @@ class Tree(OneValue):
     def read(self, view: Reading) -> Iterator[Flow]:
         key = self.key if view.written(self.key) or not self.like else self.like
         value = view.get(key) if view.written(key) else ABSENT
-        if isinstance(value, Mapping) and self.entries is not None:
+        if self.switch and isinstance(value, Mapping) and not value.get(self.switch):
+            switch = (*view.path(key), self.switch)
+            others = tuple((*view.path(key), name) for name in value if name != self.switch)
+            yield Flow((), None, (switch,), "mapped", "the default")
+            yield Flow((), None, others, "dead", said("{switch} is off", switch=f"{key}.{self.switch}"))
+        elif isinstance(value, Mapping) and self.entries is not None:
             for name, item in value.items():
                 made = self.entries.read(item, view)
                 yield Flow((*view.to(self.to), name), made, ((*view.path(key), name),), same=made == item)

@@ -159,7 +159,14 @@ ENGINE: list[Rule] = [
     Key(f"{ROLL}.enable_prefix_caching", "rollout.memory.prefix_caching", True),
     Key(f"{ROLL}.enable_chunked_prefill", "rollout.memory.chunked_prefill", True),
     *[
-        Key(f"{ROLL}.extra_engine_args.{key}", f"rollout.memory.{field}", since="0.6", quiet=True, write_when=is_vllm)
+        Key(
+            f"{ROLL}.extra_engine_args.{key}",
+            f"rollout.memory.{field}",
+            since="0.6",
+            quiet=True,
+            write_when=is_vllm,
+            takes_null=False,
+        )
         for key, field in VLLM.items()
     ],
     *[

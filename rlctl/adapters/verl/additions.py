@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rlctl.adapters.engine.reading import unknown_keys
 from rlctl.adapters.engine.rules import Absent, DefaultFrom, matches, split, version_of
 from rlctl.adapters.engine.table import Table, generic
 from rlctl.adapters.engine.tree import find
@@ -20,7 +21,7 @@ NULLS = (
 
 
 def refused(document: Document, kind: str, table: Table, release: str, versions: tuple[str, ...]) -> Iterator[Finding]:
-    """An error for each key that is added and is there, with the releases that lack it: the file may be for one of those.
+    """A warning for each key that is added and is there, with a release that reads it and lacks it in its config.
 
     Hydra merges a mapping or a list, and replaces null. Where rlctl does not know the value, nothing is said.
     """
@@ -34,10 +35,13 @@ def refused(document: Document, kind: str, table: Table, release: str, versions:
         there = launch.prefix_of(kind, release, launch.engine_of(document.values), table, path) == ""
         if not there or default is None or isinstance(default, (Absent, DefaultFrom, dict, list)):
             continue
-        without = [version for version in versions if version not in releases]
+        reads = [version for version in versions if key is not None and key.exists(version_of(version))]
+        lack = [version for version in reads if version not in releases]
+        others = [leaf for leaf, _ in document.leaves() if leaf not in document.appended]
+        without = [version for version in lack if not any(unknown_keys(table, version_of(version), version, others))]
         yield finding(
             "added-key",
-            Level.ERROR,
+            Level.WARNING,
             dotted(path),
             document.at(path),
             framework=release_of(f"verl@{release}"),

@@ -359,7 +359,7 @@ RULES: list[Rule] = [
     Dropped("batch.round_tokens_to", "verl pads as its engines need it"),
     *total_rules(30, evaluates=True),
     interval("trainer.test_freq", "schedule.evaluate_every"),
-    Key("trainer.val_before_train", "schedule.evaluate_at_start", True, since="0.4"),
+    Key("trainer.val_before_train", "schedule.evaluate_at_start", True),
     Dropped("schedule.evaluate_at_end", "verl always evaluates after the last step if test_freq is set"),
     Key(
         "trainer.critic_warmup",

@@ -42,7 +42,7 @@ class ChosenOrNearest(Chosen):
 
     nearest: Mapping[str, Nearest] = field(default_factory=dict)
     """By type."""
-    instead: Callable[[Writing], str]
+    instead: Callable[[Writing], str] = lambda view: ""
     """The name that is written for one that a user added to another framework: left unset, verl's default would be computed."""
     unused: Callable[[Writing], bool] = lambda view: False
     """Whether the run never computes what is chosen here, so that any name does."""

@@ -118,7 +118,7 @@ ENGINE: list[Rule] = [
     Key("data.num_workers", "data.loader_workers", 8, since="0.9"),
     *model("model", "model", SFT),
     Key("model.tokenizer_path", "model.tokenizer", None),
-    Tree("model.mtp", "model.multi_token_prediction", default=None),
+    Tree("model.mtp", "model.multi_token_prediction", default=None, switch="enable"),
     *memory("model", "train", padding=VersionedDefault({"0.6": False, "0.7": True})),
     strategy("engine", "train.engine", also=SFT.groups),
     *engines("engine", SFT, [*fsdp("engine", "train.engine"), sequence_parallel(SFT)], megatron_block="engine")[:2],

@@ -282,7 +282,7 @@ POLICY: list[Rule] = [
     *memory(M, "train", padding=VersionedDefault({"0.3": False, "0.7": True})),
     Key(f"{M}.rope_theta", "model.rope.theta"),
     Tree(f"{M}.rope_scaling", "model.rope.scaling", default=None),
-    Tree(f"{M}.mtp", "model.multi_token_prediction", since="0.7", default=None),
+    Tree(f"{M}.mtp", "model.multi_token_prediction", since="0.7", default=None, switch="enable"),
     Dropped("model.modality", "verl decides by the model"),
     Key(f"{A}.freeze_vision_tower", "model.freeze", False, VisionTower(), "0.6", "0.7", write_when=_has_vision_switch),
     Dropped("model.freeze", "verl trains every parameter: since 0.8 it never reads freeze_vision_tower"),
