@@ -40,7 +40,7 @@ class Kept:
     changes: tuple[Change, ...]
     """What was not saved, without secrets: these are typed anew."""
     text: str
-    """A whole text that a person wrote and the changes are made to; empty where that is the file."""
+    """The text that the changes are made to, if that is not the file: a whole text that was written, or what a save replaced."""
     time: float
     pid: int
     process_began: str | float | None
@@ -104,7 +104,7 @@ def kept(file: Path | None = None) -> Iterator[Kept]:
 
 def never_saved() -> Iterator[Kept]:
     """Those of them that have no file yet."""
-    return (item for item in kept() if item.file is None and item.changes)
+    return (item for item in kept() if item.file is None and (item.changes or item.text))
 
 
 def recover(session: Session, item: Kept) -> bool:

@@ -33,6 +33,8 @@ from rlctl.translation.difference import Difference, differences
 from rlctl.translation.sources import is_script
 from rlctl.translation.translate import Translation, check_facts, read_document, read_input, translate_loaded
 
+LATER = 90_061.0
+"""Seconds after which every part of a time is another one: a day, an hour, a minute and a second."""
 GUESSES = 3
 """How often the value that keeps a key of the file is guessed, each time from what the last guess gave."""
 
@@ -72,6 +74,8 @@ class _State:
     """None of them for what was opened."""
     base: OnDisk | None = None
     """The text that it is a change of: the file as it was read, or a whole text that a person wrote; None where there is none."""
+    merges: int = 0
+    """How many versions of the file by other programs it contains: an older state gets the later ones when it is gone back to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,25 @@ class OnDisk:
     path: Path
     text: str
     loaded: Loaded
+    is_typed: bool = False
+    """Whether it is no file, but a whole text that a person wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """What another program wrote into the file, next to what was changed here since."""
+
+    file: OnDisk
+    report: Report
+    """Of reading it."""
+    theirs: tuple[Change, ...]
+    """The keys that it says otherwise than the file did before."""
+    both: tuple[str, ...]
+    """Those of them that were changed here too, to something else."""
+    mine: Loaded
+    """The config that it was compared with."""
+    is_possible: bool
+    """Whether the changes of both can be joined key by key, once it is said whose hold for ``both``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +139,16 @@ class Draft:
     """The file's keys that change although their canonical keys were not changed."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """A version of the file by another program, which every state of the config contains from then on."""
+
+    before: OnDisk
+    after: OnDisk
+    keeps_mine: bool
+    """Whether a key that both changed stays as it is here."""
+
+
 @dataclass
 class Session:
     """One config being edited. A change that does not fit leaves it as it was; there is no end to undo."""
@@ -132,6 +165,8 @@ class Session:
     _now: int = 0
     _saved: int | None = 0
     """The state that the file holds; None where it was left on a way that was given up."""
+    _merges: list[_Merged] = field(default_factory=list, repr=False)
+    """The versions of the file by other programs that were taken, in order."""
     _merging: KeyPath | None = field(default=None, repr=False)
     identity: str = field(default_factory=lambda: uuid4().hex)
     """Of this session, for what is kept of it."""
@@ -227,7 +262,9 @@ class Session:
     @property
     def is_changed(self) -> bool:
         """Whether something would be lost without saving."""
-        return self._now != self._saved
+        if self._now == self._saved:
+            return False
+        return self.file is None or self.base is not self.file or not self._is_same(self.file.loaded)
 
     def written(self, path: KeyPath) -> Any:
         """A value as a file would say it: plain, without defaults inside, and with links as they are written.
@@ -239,10 +276,12 @@ class Session:
 
     @property
     def unsaved(self) -> list[Change]:
-        """What makes the config of now from the one that the file holds; without a file, from one of defaults."""
-        if self._saved is None or self._saved > self._now:
-            return [Change((), symbolic(self.loaded))]
-        return [change for state in self._states[self._saved + 1 : self._now + 1] for change in state.changes]
+        """What makes the config of now from the text that it is a change of (``base``); without a text, from defaults.
+
+        That text is the file, unless what was saved was undone, or a whole text was written: then it is kept too.
+        """
+        base = self.base
+        return list(_changes(base.loaded if base is not None else Loaded(self.defaults), self.loaded))
 
     @property
     def changes(self) -> list[Change]:
@@ -271,16 +310,24 @@ class Session:
     def apply(self, changes: Sequence[Change]) -> None:
         """Make several changes, which are one to undo; one without a path holds a whole config, or what of it is no default.
 
+        Of a whole config only the keys change that it says otherwise, but for those that say another thing each time.
+
         Raises:
             ConfigError: one of them does not fit; none is made.
         """
         self._refuse_if_readonly()
         changed = self.loaded
         for change in changes:
-            whole = {**to_plain(Config()), **change.value} if not change.path else {}
-            parts = {change.path: change.value} if change.path else {(key,): item for key, item in whole.items()}
-            for path, value in parts.items():
-                changed = _with(changed, path, value)
+            if change.path:
+                changed = _with(changed, change.path, change.value)
+                continue
+            wanted = changed
+            for key, value in {**to_plain(Config()), **change.value}.items():
+                wanted = _with(wanted, (key,), value)
+            volatile = self._volatile()
+            for one in _changes(changed, wanted):
+                if not any(overlap(dotted(one.path), key) for key in volatile):
+                    changed = _with(changed, one.path, one.value)
         if not self._is_same(changed):
             self._push(changed, tuple(changes))
 
@@ -331,6 +378,7 @@ class Session:
             return ()
         self._merging = None
         self._now -= 1
+        self._settle()
         return self._states[self._now + 1].changes
 
     def redo(self) -> tuple[Change, ...]:
@@ -338,6 +386,7 @@ class Session:
         if self._now + 1 == len(self._states):
             return ()
         self._now += 1
+        self._settle()
         return self._states[self._now].changes
 
     def take_text(self, text: str) -> None:
@@ -348,7 +397,7 @@ class Session:
         """
         self._refuse_if_readonly()
         loaded, report = self._read(text, self.place, self.dialect)
-        self._push(loaded, (Change((), symbolic(loaded)),), OnDisk(self.place, text, loaded))
+        self._push(loaded, (Change((), symbolic(loaded)),), OnDisk(self.place, text, loaded, is_typed=True))
         self.report = report
 
     @property
@@ -364,7 +413,7 @@ class Session:
     def _push(self, loaded: Loaded, changes: tuple[Change, ...], base: OnDisk | None = None) -> None:
         if self._saved is not None and self._saved > self._now:
             self._saved = None
-        self._states[self._now + 1 :] = [_State(loaded, changes, base or self.base)]
+        self._states[self._now + 1 :] = [_State(loaded, changes, base or self.base, len(self._merges))]
         self._now += 1
         self._merging = None
 
@@ -568,6 +617,14 @@ class Session:
             today = reread(base.text, str(base.path), self.dialect, base.loaded, self.given)
         return frozenset(item.key for item in differences(base.loaded, today))
 
+    def _volatile(self) -> frozenset[str]:
+        """The keys that the text says otherwise each time: a day later, they have another value."""
+        if (base := self.base) is None or not is_script(base.text, str(base.path)):
+            return frozenset()
+        with at_moment(self.moment + LATER):
+            later = reread(base.text, str(base.path), self.dialect, base.loaded, self.given)
+        return frozenset(item.key for item in differences(base.loaded, later))
+
     @property
     def is_script(self) -> bool:
         """Whether the file is a launch script, of which more is kept than its keys."""
@@ -595,21 +652,66 @@ class Session:
         try:
             return read_text(self.file.path) != self.file.text
         except DocumentError:
-            return True
+            return bool(self.file.text)
 
-    def keep_mine(self) -> None:
-        """Take note of what somebody else wrote: it is what is saved over, and what is edited differs from.
+    def on_disk(self) -> Merge:
+        """What the file says now, as another program wrote it, next to what was changed here.
 
         Raises:
+            UsageError: there is no file yet.
             RlctlError: it cannot be read, or holds no config.
         """
         if self.file is None:
+            raise UsageError("this config has no file yet", hint="save it under a name")
+        text, mine, before = read_text(self.file.path), self.loaded, self.file
+        loaded, report = self._read(text, before.path, self.dialect)
+        file = OnDisk(before.path, text, loaded)
+        theirs, ours = tuple(_changes(before.loaded, loaded)), tuple(_changes(before.loaded, mine))
+        both = tuple(dict.fromkeys(dotted(other.path) for other in theirs for one in ours if _clash(one, other)))
+        is_possible = not any(state.base is not None and state.base.is_typed for state in self._states)
+        try:
+            _merged(mine, _Merged(before, file, keeps_mine=True))
+        except (ConfigError, LookupError, TypeError):  # what one changed is gone from the other
+            is_possible = False
+        return Merge(file, report, theirs, both, mine, is_possible)
+
+    def merge(self, found: Merge, *, keeps_mine: bool = True) -> bool:
+        """Take what another program wrote, and keep what was changed here; undo takes back only the latter.
+
+        Args:
+            found: what the file says.
+            keeps_mine: whether the keys that both changed stay as they are here.
+
+        Returns:
+            Whether it is done: not if something was changed here since it was looked at.
+        """
+        if not found.is_possible or found.mine is not self.loaded or self.file is None:
+            return False
+        self._merges.append(_Merged(self.file, found.file, keeps_mine))
+        self.file, self.report, self._merging = found.file, found.report, None
+        self._settle()
+        return True
+
+    def _settle(self) -> None:
+        """Let the state of now contain what other programs wrote since it was made."""
+        state = self._states[self._now]
+        loaded, base = state.loaded, state.base
+        for one in self._merges[state.merges :]:
+            with suppress(ConfigError, LookupError, TypeError):
+                loaded, base = _merged(loaded, one), one.after
+        self._states[self._now] = replace(state, loaded=loaded, base=base, merges=len(self._merges))
+
+    def keep_mine(self) -> None:
+        """Take note of what another program wrote, also if it holds no config: it is what is saved over.
+
+        Raises:
+            DocumentError: it cannot be read.
+        """
+        if self.file is None:
             return
-        text = read_text(self.file.path) if self.file.path.exists() else ""
-        is_there = bool(text.strip())
-        loaded = self._read(text, self.file.path, self.dialect)[0] if is_there else Loaded(self.defaults)
-        if loaded is not None and is_there:
-            loaded = self._as_here(loaded, self._moved())
+        text, loaded = read_text(self.file.path) if self.file.path.exists() else "", self.file.loaded
+        with suppress(RlctlError):
+            loaded = self._as_here(self._read(text, self.file.path, self.dialect)[0], self._moved())
         self.file = OnDisk(self.file.path, text, loaded)
         self._saved = None
 
@@ -711,6 +813,50 @@ def overlap(one: str, other: str) -> bool:
     """Whether a key is another one, above it or below it."""
     short, long = sorted((one, other), key=len)
     return long == short or long.startswith((f"{short}.", f"{short}["))
+
+
+def _changes(before: Loaded, after: Loaded) -> Iterator[Change]:
+    """The smallest changes that make one config from another; an option with other keys, or a longer list, changes as a whole."""
+    yield from _changed_parts(_tree(before), _tree(after), ())
+
+
+def _tree(loaded: Loaded) -> dict[str, Any]:
+    plain = to_plain(loaded.config)
+    for path, text in loaded.expressions.items():
+        put_at(plain, path, text)
+    return plain
+
+
+def _changed_parts(before: Any, after: Any, path: KeyPath) -> Iterator[Change]:
+    if before == after and type(before) is type(after):
+        return
+    if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
+        for key, value in after.items():
+            yield from _changed_parts(before[key], value, (*path, key))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for number, value in enumerate(after):
+            yield from _changed_parts(before[number], value, (*path, number))
+    else:
+        yield Change(path, after)
+
+
+def _clash(one: Change, other: Change) -> bool:
+    """Whether two changes are not of the same key to the same value, and not of different ones."""
+    return overlap(dotted(one.path), dotted(other.path)) and one != other
+
+
+def _merged(loaded: Loaded, merge: _Merged) -> Loaded:
+    """A config with what another program changed in the file.
+
+    Raises:
+        ConfigError: what was changed here does not fit what the file holds now.
+    """
+    theirs = [] if merge.keeps_mine else list(_changes(merge.before.loaded, merge.after.loaded))
+    found = merge.after.loaded
+    for change in _changes(merge.before.loaded, loaded):
+        if not any(_clash(change, other) for other in theirs):
+            found = _with(found, change.path, change.value)
+    return found
 
 
 def in_stage(path: KeyPath) -> bool:
@@ -829,4 +975,4 @@ def _silence(dialect: str) -> Config:
     return Config() if loaded is None else loaded.config
 
 
-__all__ = ["Change", "Draft", "FileChangedError", "FileProtectedError", "OnDisk", "SaveOverError", "Session"]
+__all__ = ["Change", "Draft", "FileChangedError", "FileProtectedError", "Merge", "OnDisk", "SaveOverError", "Session"]

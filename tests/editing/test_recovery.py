@@ -50,7 +50,7 @@ def killed(file: Path) -> None:
 def test_an_editor_that_was_killed_leaves_what_was_changed(file: Path) -> None:
     killed(file)
     [item] = recovery.kept(file)
-    assert tuple(change.label for change in item.changes) == ("run.seed = 7", "run.name = 'late'")
+    assert {change.label for change in item.changes} == {"run.seed = 7", "run.name = 'late'"}
     session = Session.open(file)
     assert recovery.recover(session, item)
     assert (session.config.run.seed, session.config.run.name) == (7, "late")
