@@ -6,7 +6,6 @@ file that exists, is a file. ``-`` is standard input. What follows a launch scri
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -18,7 +17,6 @@ from rlctl.common.errors import ExitCode, UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_file
 from rlctl.common.language import LANGUAGES
 from rlctl.common.messages.reasons import said
-from rlctl.common.numbers import natural
 
 if TYPE_CHECKING:
     from rlctl.common.report import Report
@@ -199,11 +197,6 @@ def must_read(
     return loaded, report
 
 
-_SIZE = re.compile(r"(?P<nodes>[1-9]\d*)x(?P<each>[1-9]\d*)")
-_GIB = re.compile(r"(?P<gib>\d+(?:\.\d+)?)(?:GiB|GB|G)")
-_CLUSTER_HINT = "write NODESxDEVICES, as 2x8, 2x8:H100, 2x8:cuda:80GiB or 1x4:cpu; cpu:2; or local"
-
-
 def cluster_of(text: str) -> Cluster:
     """The machines that ``--cluster`` names: ``2x8``, ``2x8:H100``, ``2x8:cuda:80GiB``, ``cpu:2``, ``local`` for this one.
 
@@ -214,39 +207,9 @@ def cluster_of(text: str) -> Cluster:
         from rlctl.runs import local_cluster
 
         return local_cluster()
-    size, *facts = text.removeprefix("cpu:").split(":")
-    size = f"1x{size}" if text.startswith("cpu:") else size
-    match = _SIZE.fullmatch(size)
-    nodes, each = (natural(match[part]) for part in ("nodes", "each")) if match else (None, None)
-    if nodes is None or each is None or (text.startswith("cpu:") and facts):
-        raise UsageError(said("--cluster {text!r} does not describe any machines", text=text), hint=_CLUSTER_HINT)
-    return _cluster(nodes, each, ["cpu"] if text.startswith("cpu:") else facts, text)
+    from rlctl.planning.machines import named_cluster
 
-
-def _cluster(nodes: int, each: int, facts: Sequence[str], text: str) -> Cluster:
-    """Machines of a size, with their facts: a kind of device, its memory, the name of a GPU."""
-    from rlctl.planning.arithmetic import Cluster
-    from rlctl.planning.memory import known_gpu
-
-    gib: float | None = None
-    gpu: str | None = None
-    for fact in facts:
-        if match := _GIB.fullmatch(fact):
-            gib = float(match["gib"])
-        elif known := known_gpu(fact):
-            gpu, gib = fact, gib or known.gib
-        elif fact not in ("cuda", "cpu"):
-            raise UsageError(
-                said(
-                    "--cluster {text!r}: {part!r} is not a device, a memory size or a known GPU", text=text, part=fact
-                ),
-                hint=_CLUSTER_HINT,
-            )
-    if "cpu" in facts and (gpu or gib or "cuda" in facts):
-        raise UsageError(said("--cluster {text!r} combines cpu with a GPU setting", text=text), hint=_CLUSTER_HINT)
-    return Cluster(
-        nodes=nodes, devices_per_node=each, device="cpu" if "cpu" in facts else "cuda", gib_per_device=gib, gpu=gpu
-    )
+    return named_cluster(text)
 
 
 def known_language(language: str) -> str:

@@ -45,6 +45,15 @@ def tui(
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
     variables: arguments.Variables = [],  # noqa: B006 - as above
     folder: Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="Folder with the run folders.")] = RUNS,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            metavar="MACHINES",
+            help="Plan configs for these: [b]2x8:H100[/b], [b]2x8:cuda:80GiB[/b] or [b]local[/b].",
+            show_default=False,
+        ),
+    ] = None,
     readonly: Annotated[bool, typer.Option("--readonly", help="Don't write files or stop runs.")] = False,
     theme: Annotated[
         str | None,
@@ -79,6 +88,8 @@ def tui(
     elif not all(map(packages.is_found, MODULES)):
         packages.require({packages.TUI: "rlctl tui"})
     _speak(language)
+    if cluster is not None:
+        arguments.cluster_of(cluster)
     given = arguments.pairs(variables, "--env")
     words_of_script = {name: value for name, value in given.items() if name.isdecimal()}
     os.environ.update(
@@ -88,6 +99,7 @@ def tui(
         words = [f"--from={dialect}"] if dialect is not None else []
         words += [f"--set={assignment}" for assignment in assignments]
         words += [f"--env={name}={value}" for name, value in words_of_script.items()]
+        words += [f"--cluster={cluster}"] if cluster is not None else []
         words += ["--readonly"] if readonly else []
         words += [f"--theme={theme}"] if theme is not None else []
         words += [f"--folder={folder}", "--", *([target] if target is not None else [])]
@@ -107,7 +119,7 @@ def tui(
     session = (
         partial(_session, target, dialect, assignments, words_of_script) if target is not None and is_config else None
     )
-    app = RlctlApp(session=session, run=run, runs_folder=folder, readonly=readonly, theme=theme)
+    app = RlctlApp(session=session, run=run, runs_folder=folder, readonly=readonly, theme=theme, machines=cluster or "")
     app.run_to_end()
     from rlctl.tui.farewell import still_running  # imports the schema and the plan, so not before the first frame
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rlctl.checks import ABOUT_THIS_MACHINE
@@ -15,18 +15,24 @@ from rlctl.editing.session import Session
 from rlctl.planning import arithmetic
 from rlctl.planning.arithmetic import Cluster
 from rlctl.planning.batch_table import Row, rows_by_stage
+from rlctl.planning.machines import is_size, named_cluster
 from rlctl.planning.plan import LETTERS, Plan, StagePlan, make_plan
-from rlctl.runs import differences, folder_of, inspect, read_config
+from rlctl.runs import differences, folder_of, inspect, local_cluster, read_config
 from rlctl.runs.launching import place
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device: who is on it, and the memory that they are estimated to need together."""
+    """One device: who is on it, and the memory that they are estimated to need. What takes turns does not add up."""
 
     number: int
     letters: str
     gib: float | None
+    """In the phase that needs most; without machines to plan for, at least this much: what the largest role needs."""
+    phase: str = ""
+    """That phase; empty without machines to plan for."""
+    is_over: bool = False
+    """Whether a phase does not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,9 @@ def nodes(plan: Plan, stage: StagePlan) -> list[Node]:
     for number in range(plan.nodes):
         first = number * plan.devices_per_node
         devices = tuple(_device(stage, first + index) for index in range(plan.devices_per_node))
-        same = found and [(d.letters, d.gib) for d in found[-1].devices] == [(d.letters, d.gib) for d in devices]
+        same = found and [replace(device, number=0) for device in found[-1].devices] == [
+            replace(device, number=0) for device in devices
+        ]
         if same and number > 1:
             found[-1] = Node(found[-1].first, number, found[-1].devices)
         else:
@@ -54,9 +62,15 @@ def nodes(plan: Plan, stage: StagePlan) -> list[Node]:
 
 def _device(stage: StagePlan, number: int) -> Device:
     here = [role for role in stage.roles if number in role.devices]
-    needs = {estimate.role: estimate.gib for estimate in stage.memory}
-    known = [needs[role.role] for role in here if role.role in needs]
-    return Device(number, "".join(LETTERS[role.role] for role in here), sum(known) if known else None)
+    letters = "".join(LETTERS[role.role] for role in here)
+    if (fit := stage.fit) is not None:
+        phases = [phase for phase in fit.phases if number in phase.devices]
+        if not phases:
+            return Device(number, letters, None)
+        worst = max(phases, key=lambda phase: phase.gib)
+        return Device(number, letters, worst.gib, worst.phase, not all(map(fit.holds, phases)))
+    needs = {estimate.role: estimate.least for estimate in stage.memory}
+    return Device(number, letters, max((needs[role.role] for role in here if role.role in needs), default=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +93,28 @@ class Planned:
     """The batch arithmetic of each stage."""
     limits: tuple[Limits, ...] = ()
     """Where each stage ends."""
-    gib_per_device: float | None = None
-    """Of the machines that it is planned for, where that is known."""
+    cluster: Cluster | None = None
+    """The machines that it is planned for, where that is known."""
+
+
+LOCAL = "local"
+"""What names this machine."""
+
+
+def machines_of(text: str, config: Config) -> Cluster | None:
+    """The machines that a config is planned for: none for an empty text, those of ``local`` or ``2x8:H100``; of a GPU's name
+    alone, or of its memory, as many as the config says.
+
+    Raises:
+        UsageError: it names no machines.
+        RunError: the driver does not say which GPUs this machine has.
+    """
+    if not text:
+        return None
+    if text == LOCAL:
+        return local_cluster()
+    place = config.placement
+    return named_cluster(text if is_size(text) else f"{place.nodes}x{place.devices_per_node}:{text}")
 
 
 def planned(session: Session, cluster: Cluster | None = None) -> Planned:
@@ -97,7 +131,7 @@ def planned(session: Session, cluster: Cluster | None = None) -> Planned:
         Limits(arithmetic.drained_steps(stage.config), stage.config.schedule.total_epochs)
         for stage in stages_of(loaded.config)
     )
-    return Planned(plan, refusal, rows, ends, cluster.gib_per_device if cluster is not None else None)
+    return Planned(plan, refusal, rows, ends, cluster)
 
 
 # Before a launch

@@ -136,6 +136,7 @@ class RlctlApp(App[RlctlError]):
         runs_folder: Path = Path("runs"),
         readonly: bool = False,
         theme: str | None = None,
+        machines: str = "",
     ) -> None:
         """
         Args:
@@ -144,6 +145,7 @@ class RlctlApp(App[RlctlError]):
             runs_folder: where runs are, for the start page.
             readonly: runs are watched, never stopped or resumed, and files are not written.
             theme: the colours; without it, those that were chosen last.
+            machines: what configs are planned for, as ``2x8:H100``.
 
         Raises:
             UsageError: there is no such theme.
@@ -155,6 +157,7 @@ class RlctlApp(App[RlctlError]):
         """What was started from here."""
         self.watched: set[Path] = set()
         """The folders of the runs that were shown."""
+        self.machines = machines
         self._held: list[Key | Paste] = []
         self._held_since = 0.0
         self._tidying: Timer | None = None
@@ -262,6 +265,9 @@ class RlctlApp(App[RlctlError]):
         return widget is not None and not widget.is_attached
 
     async def _take(self, event: Key | Paste) -> None:
+        is_deaf = getattr(self.screen, "is_deaf", None)
+        if is_deaf is not None and is_deaf():
+            return
         focused = self.focused
         if isinstance(event, Key):
             if await self._check_bindings(event.key, priority=True):

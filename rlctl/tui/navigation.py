@@ -26,6 +26,8 @@ class Navigation(Protocol):
     runs_folder: Path
     launched: list[Launched]
     watched: set[Path]
+    machines: str
+    """What configs are planned for, as ``2x8:H100``; empty if that is not known."""
 
     def watch_run(self, folder: Path) -> None: ...
 

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 from textual.widgets import Input
 
-from rlctl.editing.planning import planned
+from rlctl.common.errors import UsageError
+from rlctl.editing.planning import machines_of, nodes, planned
 from rlctl.editing.session import Session
+from rlctl.planning.batch_table import Row
 from rlctl.tui.app import RlctlApp
 from rlctl.tui.panes.plan import drawn
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.widgets import rack
-from rlctl.tui.widgets.batch_flow import boxes, in_lines
+from rlctl.tui.widgets.batch_flow import boxes, in_lines, unit_of
 from tests.tui.conftest import drive, settled, text, text_of
 
 
@@ -33,7 +35,7 @@ def session(tmp_path: Path) -> Session:
     ("schedule", "said"),
     [
         ({"total_steps": 7}, "7 steps · never evaluates"),
-        ({"total_steps": 7, "total_epochs": 2}, "7 steps or 2 epochs at most ·"),
+        ({"total_steps": 7, "total_epochs": 2}, "7 steps or 2 epochs of the data, whichever comes first ·"),
         ({"total_epochs": 1, "evaluate_every": 1}, "1 epoch of the data · evaluates every step"),
         ({"total_epochs": 2}, "2 epochs of the data ·"),
     ],
@@ -54,6 +56,66 @@ def test_devices_that_need_two_rows_are_no_two_nodes(session: Session, width: in
     assert [name for row in named for name in row] == [str(number) for number in range(8)]
     assert len(named) == rows
     assert len({len(line) for line in lines[start : end + 1]}) == 1, "the frame closes"
+
+
+def test_devices_are_as_full_as_their_largest_phase_and_over_full_ones_say_so(session: Session) -> None:
+    """The needs of roles that take turns were added up, and no page said whether they fit."""
+    session.set(("model", "path"), "Qwen/Qwen3-8B")
+    found = planned(session, machines_of("H100", session.config))
+    assert found.plan is not None
+    [stage] = found.plan.stages
+    assert stage.fit is not None
+    assert len(stage.fit.phases) > 2
+    [node] = nodes(found.plan, stage)
+    assert node.devices[0].gib == max(phase.gib for phase in stage.fit.phases)
+    assert node.devices[0].gib < sum(estimate.gib for estimate in stage.memory)
+    shown = str(drawn(found, 80))
+    assert "1 × 8 H100 of 80 GiB" in shown
+    assert re.search(r"train +█+░* \d+ of 80 GiB", shown)
+    assert "✓ fits: " in shown
+    assert "✗" not in shown
+    small = planned(session, machines_of("16GiB", session.config))
+    assert small.plan is not None
+    told = drawn(small, 80)
+    assert "✗ does not fit: " in str(told)
+    assert re.search(r"█✗ \d+ of 16 GiB", str(told))
+    assert nodes(small.plan, small.plan.stages[0])[0].devices[0].is_over
+    assert any("$error" in str(span.style) for span in told.spans)
+
+
+def test_without_machines_no_page_says_that_it_fits(session: Session) -> None:
+    session.set(("model", "path"), "Qwen/Qwen3-8B")
+    shown = str(drawn(planned(session), 80))
+    assert "fits" not in shown
+    assert "≥" in shown
+    assert "GiB a device; the KV cache takes what is left" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes", "devices"), [("H100", 1, 8), ("80GiB", 1, 8), ("2x4:A100", 2, 4), ("cpu:2", 1, 2)]
+)
+def test_machines_by_a_name_are_as_many_as_the_config_says(
+    session: Session, text: str, nodes: int, devices: int
+) -> None:
+    cluster = machines_of(text, session.config)
+    assert cluster is not None
+    assert (cluster.nodes, cluster.devices_per_node) == (nodes, devices)
+    assert machines_of("", session.config) is None
+    with pytest.raises(UsageError):
+        machines_of("H1000", session.config)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "told"),
+    [
+        (1, "mini-batches", "mini-batch"),
+        (1, "passes", "pass"),
+        (2, "passes", "passes"),
+        (1, "responses on a replica", "response on a replica"),
+    ],
+)
+def test_one_thing_is_no_several(value: int, unit: str, told: str) -> None:
+    assert unit_of(Row("", value, unit)) == told
 
 
 def test_a_batch_that_does_not_divide_is_marked_in_the_flow(session: Session) -> None:
@@ -88,7 +150,7 @@ def test_the_form_shows_the_batch_as_boxes_where_there_is_room_and_the_plan_come
         await settled(screen, pilot)
         assert "100 prompts ─×" in text(screen, "#flow"), "lines where the fields need the room"
         lines = text(screen, "#flow").count("\n")
-        await pilot.press("escape", "z")
+        await pilot.press("z")
         await settled(screen, pilot)
         screen.query_one("#form Input", Input).value = "101"
         await settled(screen, pilot)

@@ -49,6 +49,10 @@ class Fit:
     def fits(self) -> bool:
         return overflow(self.phases, self.gib) <= 0
 
+    def holds(self, phase: PhaseEstimate) -> bool:
+        """Whether one of the phases fits."""
+        return overflow((phase,), self.gib) <= 0
+
     @property
     def worst(self) -> PhaseEstimate:
         """The phase that needs most, or that lacks most."""

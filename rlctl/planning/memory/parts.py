@@ -31,6 +31,11 @@ class MemoryEstimate:
         return sum(part.gib for part in self.parts)
 
     @property
+    def least(self) -> float:
+        """GiB that it cannot do without: the KV cache takes what is left of a device."""
+        return self.gib - self.part("cache")
+
+    @property
     def is_little(self) -> bool:
         """Whether it is too little to be shown as a number with its parts."""
         return self.gib < 2 * LEAST_SHOWN

@@ -21,9 +21,11 @@ from rlctl.common.messages import has, text
 from rlctl.common.report import Finding, Level
 from rlctl.common.report_lines import Cause, causes, framework, without_runtime
 from rlctl.documents import KeyPath, dotted, parse_dotted
+from rlctl.editing.planning import machines_of
 from rlctl.editing.session import Session
 from rlctl.tui.dialogs.ask import ChooseScreen
 from rlctl.tui.language import LANGUAGE, say
+from rlctl.tui.navigation import navigation
 from rlctl.tui.panes.editor import EditorPane
 from rlctl.tui.widgets.hanging import Hanging
 
@@ -72,7 +74,8 @@ class FindingsPane(EditorPane):
 
     def read(self, session: Session) -> Any:
         self._dialect = session.dialect
-        return sorted(map(elsewhere, session.findings()), key=lambda item: ORDER.index(item.level))
+        cluster = machines_of(navigation(self.app).machines, session.config)
+        return sorted(map(elsewhere, session.findings(cluster)), key=lambda item: ORDER.index(item.level))
 
     def take(self, found: Any) -> None:
         is_shown = found == self.findings and [item.fixes for item in found] == [item.fixes for item in self.findings]

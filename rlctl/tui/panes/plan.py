@@ -14,16 +14,22 @@ from textual.widgets import Static
 from rlctl.common.language import later
 from rlctl.common.messages.reasons import translated
 from rlctl.config.chinese import in_words
-from rlctl.editing.planning import Limits, Node, Planned, nodes, planned
+from rlctl.documents import dotted
+from rlctl.editing.planning import Limits, Node, Planned, machines_of, nodes, planned
 from rlctl.editing.session import Session
+from rlctl.editing.values import text_of
 from rlctl.planning.batch_table import Row
 from rlctl.planning.plan import LETTERS, Plan, StagePlan
 from rlctl.tui.dialogs.facts import in_app
-from rlctl.tui.language import padded, say
+from rlctl.tui.language import padded, plural, say
+from rlctl.tui.navigation import navigation
 from rlctl.tui.panes.editor import EditorPane
-from rlctl.tui.widgets.batch_flow import boxes, in_boxes, name_of, notes
-from rlctl.tui.widgets.rack import Tile, legend, looks
+from rlctl.tui.widgets.batch_flow import boxes, in_boxes, name_of, notes, unit_of
+from rlctl.tui.widgets.rack import Tile, bar_of, legend, looks
 from rlctl.tui.widgets.rack import node as rack_node
+
+BAR = 24
+"""Most cells of the bar of a phase."""
 
 
 class PlanPane(EditorPane):
@@ -42,7 +48,7 @@ class PlanPane(EditorPane):
             yield Static("", classes="plan-text", markup=False)
 
     def read(self, session: Session) -> Any:
-        return planned(session)
+        return planned(session, machines_of(navigation(self.app).machines, session.config))
 
     def take(self, found: Any) -> None:
         self._found = found
@@ -58,6 +64,9 @@ class PlanPane(EditorPane):
         text = drawn(found, max(24, self.size.width - 3))
         if found.plan is not None and any(stage.schedule.total_steps is None for stage in found.plan.stages):
             told = say("F: give the number of rows of the data to compute the steps")
+            text = Content.assemble(text, "\n\n", (told, "$text-muted"))
+        if found.plan is not None and found.cluster is None and found.plan.device == "cuda":
+            told = say("m: choose the GPUs, to see whether the config fits their memory")
             text = Content.assemble(text, "\n\n", (told, "$text-muted"))
         self.query_one(".plan-text", Static).update(text)
 
@@ -78,22 +87,32 @@ def drawn(found: Planned, width: int) -> Content:
         return Content("\n").join(lines)
     plan = found.plan
     kind = say("GPUs") if plan.device == "cuda" else say("CPU workers")
-    lines.append(Content.assemble((plan.run, "bold"), f"  {plan.nodes} × {plan.devices_per_node} {kind}"))
+    lines.append(Content.assemble((plan.run, "bold"), f"  {plan.nodes} × {plan.devices_per_node} {_kind(found, kind)}"))
     for stage, (_, rows), limits in zip(plan.stages, found.rows, found.limits, strict=False):
         lines += [
             Content(""),
             _heading(say("stage {name}: {objective}").format(name=stage.name, objective=stage.objective)),
         ]
         lines += [*_batch(rows, width), Content("")]
-        lines += [*_devices(plan, stage, width, found.gib_per_device), Content("")]
+        lines += [*_devices(plan, stage, width), Content(""), *_phases(stage, width)]
         lines += [
-            *map(Content, _roles(stage, found.gib_per_device)),
+            *map(Content, _roles(stage)),
             Content(""),
             Content(_schedule(stage, limits)),
             Content(""),
         ]
         lines += [*_table(rows), *(Content.styled(f"· {translated(note)}", "$text-muted") for note in stage.notes)]
     return Content("\n").join(lines)
+
+
+def _kind(found: Planned, kind: str) -> str:
+    """What the devices are called, with their memory, where it is known which they are."""
+    cluster, fit = (
+        found.cluster,
+        next((stage.fit for stage in found.plan.stages if stage.fit), None) if found.plan else None,
+    )
+    named = (cluster.gpu if cluster is not None else None) or kind
+    return named if fit is None else say("{gpu} of {gib:g} GiB").format(gpu=named, gib=fit.gib)
 
 
 def _heading(text: str) -> Content:
@@ -105,14 +124,58 @@ def _batch(rows: Sequence[Row], width: int) -> list[Content]:
     return [in_boxes(boxes(rows), width), *notes(rows)]
 
 
-def _devices(plan: Plan, stage: StagePlan, width: int, room: float | None) -> Iterator[Content]:
+def _devices(plan: Plan, stage: StagePlan, width: int) -> Iterator[Content]:
     """The rack of a stage's devices, node by node; nodes that are alike are drawn once."""
     names = {LETTERS[role.role]: role.role for role in stage.roles if role.devices}
     look = looks(list(names))
+    room = None if stage.fit is None else stage.fit.gib
     for found in nodes(plan, stage):
-        tiles = [Tile(str(device.number), device.letters, device.gib) for device in found.devices]
+        tiles = [
+            Tile(str(device.number), device.letters, device.gib, over=device.is_over, at_least=room is None)
+            for device in found.devices
+        ]
         yield from rack_node(_node_name(found), tiles, width, look, room)
     yield legend(names, look)
+
+
+def _phases(stage: StagePlan, width: int) -> Iterator[Content]:
+    """How full a device is in each phase of a step, whether the stage fits, and what would make it fit."""
+    fit = stage.fit
+    if fit is None:
+        return
+    several = len({phase.devices for phase in fit.phases}) > 1
+    names = [
+        in_words(phase.phase.replace("_", " ")) + (f" ({_range(phase.devices)})" if several else "")
+        for phase in fit.phases
+    ]
+    widest = max(map(cell_len, names))
+    for name, phase in zip(names, fit.phases, strict=True):
+        is_over = not fit.holds(phase)
+        size = say("{gib:.0f} of {room:g} GiB").format(gib=phase.gib, room=fit.gib)
+        room = max(6, min(BAR, width - widest - cell_len(size) - 5))
+        yield Content.assemble(
+            padded(name, widest + 1),
+            bar_of(phase.gib / fit.gib, room, is_over=is_over),
+            (f" {size}", "$error bold" if is_over else ""),
+        )
+    worst = fit.worst
+    if fit.fits:
+        told = say("✓ fits: {gib:.0f} GiB at most, in the phase {phase}; phases take turns")
+        told = told.format(gib=worst.gib, phase=in_words(worst.phase.replace("_", " ")))
+        yield Content.styled(told, "$success")
+    else:
+        yield Content.styled(say("✗ does not fit: {problem}").format(problem=translated(fit.problem)), "$error bold")
+        for change in fit.changes:
+            yield Content(f"    {dotted(change.key)} = {text_of(change.after)}")
+        if fit.changes:
+            with_them = say("with this change it fits") if len(fit.changes) == 1 else say("with these changes it fits")
+            yield Content.styled(f"    {with_them}", "$text-muted")
+    yield Content("")
+
+
+def _range(devices: Sequence[int]) -> str:
+    """Numbers of devices, those that follow each other as one range."""
+    return f"{devices[0]}" if len(devices) == 1 else f"{devices[0]}–{devices[-1]}"
 
 
 def _node_name(found: Node) -> str:
@@ -121,47 +184,52 @@ def _node_name(found: Node) -> str:
     return say("nodes {first} to {last} (identical)").format(first=found.first, last=found.last)
 
 
-def _roles(stage: StagePlan, room: float | None) -> Iterator[str]:
+def _roles(stage: StagePlan) -> Iterator[str]:
     needs = {estimate.role: estimate for estimate in stage.memory}
     for role in stage.roles:
-        where = _counted(len(role.devices), later("1 device"), later("{count} devices")) if role.devices else say("CPU")
-        processes = _counted(role.processes, later("1 process"), later("{count} processes"))
-        replicas = _counted(role.replicas, later("1 replica"), later("{count} replicas"))
+        where = plural(len(role.devices), later("1 device"), later("{count} devices")) if role.devices else say("CPU")
+        processes = plural(role.processes, later("1 process"), later("{count} processes"))
+        replicas = plural(role.replicas, later("1 replica"), later("{count} replicas"))
         told = say("{processes}, {replicas} on {where}").format(processes=processes, replicas=replicas, where=where)
         yield f"{LETTERS[role.role]} {role.role}: {role.engine}, {told}"
         if estimate := needs.get(role.role):
             parts = ", ".join(f"{translated(part.name)} {part.gib:.1f}" for part in estimate.shown_parts)
+            if estimate.least < estimate.gib and not estimate.is_little:
+                told = say(
+                    "    weights {gib:.1f} GiB a device; the KV cache takes what is left, {most:.1f} GiB at most"
+                )
+                yield told.format(gib=estimate.least, most=estimate.gib - estimate.least)
+                continue
             little, whole = later("    less than 0.1 GiB a device"), later("    {gib:.1f} GiB a device: {parts}")
             yield say(little if estimate.is_little else whole).format(gib=estimate.gib, parts=parts)
     if not needs:
         yield say("memory is not estimated: the size of the model is not known")
-    elif room is not None:
-        yield say("a device here has {gib:.0f} GiB").format(gib=room)
-
-
-def _counted(count: int, one: str, many: str) -> str:
-    return say(one) if count == 1 else say(many).format(count=count)
+    elif stage.fit is None:
+        yield say("≥: what the largest role needs; how much more rests next to it depends on the GPU")
 
 
 def _schedule(stage: StagePlan, limits: Limits) -> str:
     """How long a stage is, and when it evaluates and saves."""
     schedule = stage.schedule
     if schedule.total_steps is not None:
-        length = _counted(schedule.total_steps, later("1 step"), later("{count} steps"))
+        length = plural(schedule.total_steps, later("1 step"), later("{count} steps"))
     elif limits.epochs is None:
         length = say("as many steps as the data has")
     elif limits.steps is None:
-        length = _counted(limits.epochs, later("1 epoch of the data"), later("{count} epochs of the data"))
+        length = plural(limits.epochs, later("1 epoch of the data"), later("{count} epochs of the data"))
     else:
-        length = say("{steps} steps or {epochs} epochs at most").format(steps=limits.steps, epochs=limits.epochs)
+        length = say("{steps} or {epochs}, whichever comes first").format(
+            steps=plural(limits.steps, later("1 step"), later("{count} steps")),
+            epochs=plural(limits.epochs, later("1 epoch of the data"), later("{count} epochs of the data")),
+        )
     evaluates, saves = schedule.evaluate_every, schedule.save_every
     return " · ".join(
         (
             length,
-            _counted(evaluates, later("evaluates every step"), later("evaluates every {count} steps"))
+            plural(evaluates, later("evaluates every step"), later("evaluates every {count} steps"))
             if evaluates
             else say("never evaluates"),
-            _counted(saves, later("saves every step"), later("saves every {count} steps"))
+            plural(saves, later("saves every step"), later("saves every {count} steps"))
             if saves
             else say("never saves"),
         )
@@ -174,7 +242,7 @@ def _table(rows: Sequence[Row]) -> Iterator[Content]:
     for row in rows:
         style = "$error bold" if row.note else "bold"
         value = translated(row.value) if isinstance(row.value, str) else row.value
-        yield Content.assemble(padded(name_of(row), width + 2), (f"{value}", style), f" {in_words(row.unit)}")
+        yield Content.assemble(padded(name_of(row), width + 2), (f"{value}", style), f" {unit_of(row)}")
         formula = f"= {translated(row.formula)}" if row.formula else ""
         place = f"{row.key}:{row.line}" if row.line else row.key
         if formula or place:

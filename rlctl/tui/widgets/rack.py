@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from textual.content import Content
 
-from rlctl.tui.language import say
+from rlctl.tui.language import say, shortened
 from rlctl.tui.themes import SERIES
 
 LEAST = 7
@@ -30,6 +30,10 @@ class Tile:
     """Share of the time that it computes; above 1 for several cores."""
     room: float | None = None
     """GiB that it has, where devices differ."""
+    over: bool = False
+    """Whether it is asked for more memory than it can give."""
+    at_least: bool = False
+    """Whether it needs ``gib`` or more."""
 
 
 def looks(letters: Sequence[str]) -> dict[str, str]:
@@ -67,23 +71,27 @@ def _tile(tile: Tile, size: int, look: Mapping[str, str], room: float | None) ->
     if tile.use is not None:
         told = f" {tile.use:.0%}"
         lines.append(
-            Content.assemble(_bar(min(1.0, tile.use), max(1, wide - len(told)), "$series-2"), (told, "$text-muted"))
+            Content.assemble(bar_of(min(1.0, tile.use), max(1, wide - len(told)), "$series-2"), (told, "$text-muted"))
         )
     if tile.gib is not None:
         share = None if not room else tile.gib / room
         told = f"{tile.gib:.0f}G" if tile.gib >= 10 else f"{tile.gib:.1f}G"
-        lines.append(_bar(share, wide) if share is not None else Content(told))
+        told = f"≥{told}" if tile.at_least else told
+        is_over = tile.over or (share or 0.0) > 1
+        lines.append(bar_of(share, wide, is_over=is_over) if share is not None else Content(told))
         if share is not None:
-            lines.append(Content.styled(told, "$error" if share > 1 else "$text-muted"))
+            of = f"{told}/{room:.0f}"
+            told = of if cell_len(of) <= wide else told
+            lines.append(Content.styled(told, "$error bold" if is_over else "$text-muted"))
     if tile.told:
-        lines.append(Content.styled(tile.told[:wide], "$error" if tile.bad else "$text-muted"))
+        lines.append(Content.styled(shortened(tile.told, wide), "$error" if tile.bad else "$text-muted"))
     return [_padded(line, size) for line in lines]
 
 
-def _bar(share: float, width: int, look: str = "$primary") -> Content:
-    """A bar of memory or use; one that is over full says so."""
+def bar_of(share: float, width: int, look: str = "$primary", *, is_over: bool = False) -> Content:
+    """A bar of memory or use; one that is too full says so."""
     full = max(0, min(width, round(share * width)))
-    if share > 1:
+    if is_over:
         return Content.styled(FULL * (width - 1) + "✗", "$error")
     return Content.assemble((FULL * full, look), (EMPTY * (width - full), "$border-blurred"))
 
