@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import lt
+from statistics import fmean
 from typing import cast
 
 NAN = math.nan
@@ -70,6 +71,19 @@ class Series:
 
         values = np.asarray(self.values, dtype=float)
         return float(values.min()), float(values.max())
+
+    def outlined(self, most: int) -> list[float]:
+        """The means of ``most`` equal parts of its steps, or fewer values; a part without a step is like the one before."""
+        if len(self) <= most:
+            return list(self.values)
+        first, last = self.steps[0], self.steps[-1]
+        parts: list[list[float]] = [[] for _ in range(most)]
+        for step, value in zip(self.steps, self.values, strict=True):
+            parts[min(most - 1, (step - first) * most // max(1, last - first))].append(value)
+        found: list[float] = []
+        for part in parts:
+            found.append(fmean(part) if part else found[-1])
+        return found
 
     @property
     def is_zero(self) -> bool:

@@ -81,6 +81,8 @@ class Message:
     """Generated in it, which are trained on; None of a message that the model did not write."""
     inserted: int | None = None
     """Tokens before the generated ones that the model read and is not trained on."""
+    reward: float | None = None
+    """Of the turn that wrote it; None of a message that the model did not write, and if no turn has a reward but 0."""
     starts_row: bool = False
     """Whether training reads it as a new row, as the tokens before it are not a prefix of what the model read."""
 
@@ -292,6 +294,8 @@ def _mapping(told: dict[str, Any], name: str) -> dict[str, Any]:
 def _messages(detail: dict[str, Any]) -> Iterator[Message]:
     """The conversation of an agent; the turn of each message that the model wrote says how many tokens it generated."""
     turns = iter(_list(detail, "turns"))
+    rewards = list(map(_real, _list(detail, "turn_rewards")))
+    earned = iter(rewards if any(rewards) else [])
     for told in _dicts(detail, "messages"):
         role = str(told.get("role", ""))
         content = told.get("content")
@@ -299,7 +303,8 @@ def _messages(detail: dict[str, Any]) -> Iterator[Message]:
         turn = next(turns, None) if role == "assistant" else None
         known = turn if isinstance(turn, list) and len(turn) == 3 else [None, None, False]
         calls = tuple(_call(each) for each in _dicts(told, "tool_calls"))
-        yield Message(role, text, calls, _whole(known[0]), _whole(known[1]), known[2] is True)
+        reward = next(earned, None) if role == "assistant" else None
+        yield Message(role, text, calls, _whole(known[0]), _whole(known[1]), reward, known[2] is True)
 
 
 def _call(told: dict[str, Any]) -> Call:

@@ -19,6 +19,8 @@ KEPT_EVENTS = 1000
 """Events, but phases and steps, that are kept for the list of events."""
 NEWEST = 1 << 20
 """Bytes at the end of a log that are shown before the whole is read."""
+PLACES, SAMPLE = 32, 32 << 10
+"""Places of a long log where its outline is read, and the bytes that are read at each."""
 TAIL = 256 << 10
 """Bytes before the end of a log in which the phases matter; those before it are over."""
 
@@ -81,6 +83,24 @@ class RunView:
         view = cls(folder)
         if view.log.size:
             view.log.skip_to(view.log.size - NEWEST)
+        return view.read_whole()
+
+    @classmethod
+    def outline(cls, folder: Path) -> RunView:
+        """What the end of a log says, and of a long one samples from all over what is before it: the course of a whole run.
+
+        Raises:
+            OSError: the log is there and cannot be read.
+        """
+        view = cls(folder)
+        end = view.log.size - NEWEST
+        for place in range(PLACES):
+            if view.log.position < (start := end * place // PLACES):
+                view.log.skip_to(start)
+            if view.log.position < end:
+                view.poll(SAMPLE)
+        if view.log.position < end:
+            view.log.skip_to(end)
         return view.read_whole()
 
     def _clear(self) -> None:

@@ -14,7 +14,9 @@ from rlctl.monitor.metrics import EMPTY, Series
 from rlctl.monitor.watching import RunView
 
 COURSE = 16
-"""Most values of a run's course."""
+"""Most parts of a run's course."""
+USUAL = ((0.0, 1.0), (-1.0, 1.0))
+"""Scales of rewards. A course has the first one that holds all of it, so that runs compare, and none jumps while it grows."""
 LEARNED = ("reward/mean", "policy/loss")
 """What is told of how well a run learns: the first of them that it has, else what it was last evaluated by."""
 
@@ -27,12 +29,16 @@ class Row:
     metric: str = ""
     value: float | None = None
     """The newest value of ``metric``."""
-    course: tuple[float, ...] = ()
-    """Its last values."""
     series: Series = EMPTY
-    """The same with its steps, as far back as the end of the log has them."""
+    """It over the steps; of a long log samples of what is far back."""
     seconds_left: float | None = None
     """Of the stage, while it runs; None if that is not known."""
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """What the lowest and the highest block of its course mean."""
+        low, high = self.series.extremes()
+        return next((known for known in USUAL if known[0] <= low and high <= known[1]), (low, high))
 
     @property
     def learned(self) -> str:
@@ -61,7 +67,7 @@ COLUMNS = (
     Column(later("step"), lambda row: row.info.step, falling=True),
     Column(later("newest"), lambda row: (row.value is not None, row.value or 0.0), falling=True),
     Column(later("time left"), lambda row: (row.seconds_left is None, row.seconds_left or 0.0), optional=True),
-    Column(later("course"), lambda row: len(row.course), falling=True),
+    Column(later("course"), lambda row: len(row.series), falling=True),
     Column(later("age"), lambda row: row.info.started, falling=True),
     Column(later("took"), lambda row: row.info.seconds, falling=True, at_least=120),
 )
@@ -94,9 +100,9 @@ class RunRows:
 
 
 def newest(info: runs.RunInfo) -> Row:
-    """How well a run learns and how long it still takes, by the end of its log."""
+    """How well a run learns and how long it still takes."""
     try:
-        view = RunView.newest(info.folder)
+        view = RunView.outline(info.folder)
     except OSError:
         return Row(info)
     stage = view.stage
@@ -106,7 +112,7 @@ def newest(info: runs.RunInfo) -> Row:
     for name in (*LEARNED, *stage.evaluations.columns):
         found = stage.table_of(name).series(name)
         if len(found):
-            return Row(info, name, found.values[-1], tuple(found.values[-COURSE:]), found, left)
+            return Row(info, name, found.values[-1], found, left)
     return Row(info, seconds_left=left)
 
 

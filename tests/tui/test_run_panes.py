@@ -20,6 +20,8 @@ from textual.widgets import DataTable, OptionList, RichLog, Static
 from rlctl import runs
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
+from rlctl.monitor.samples import Response as ShownResponse
+from rlctl.monitor.samples import Turn
 from rlctl.runs.record import began
 from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.processes.vitals import Vitals
@@ -34,6 +36,7 @@ from rlctl.tui.panes.logs import LogsPane
 from rlctl.tui.panes.samples import SamplesPane
 from rlctl.tui.screens.monitor import MonitorScreen
 from rlctl.tui.widgets.log_view import LogView
+from rlctl.tui.widgets.sample_texts import text_of as response_text
 from tests.tui.conftest import drive, settled, text, text_of, writer
 
 
@@ -201,12 +204,16 @@ def test_the_worst_of_the_run_the_course_of_a_prompt_and_two_steps_compared(run:
     drive(RlctlApp(run=run), act)
 
 
-def test_an_agents_conversation_shows_what_is_trained_and_its_tools(run: Path) -> None:
+@pytest.mark.parametrize(("rewards", "told"), [([0.0, 0.0], ""), ([0.5, 0.0], " · reward 0.5")])
+def test_an_agents_conversation_shows_what_is_trained_and_its_tools(run: Path, rewards: list[float], told: str) -> None:
+    """A run writes a reward of every turn, also of agents whose turns have none, and the raw text of the turns."""
     group = shown(1, "What is 2+2?", ("it is four", 1.0))
     call = {"function": {"name": "add", "arguments": {"a": 2, "b": 2}}}
     group["details"][0] |= {
         "turns": [[5, 30, True], [3, 9, False]],
         "counts": {"calls": 1},
+        "turn_rewards": rewards,
+        "segments": [[False, "<raw>"], [True, "I add them.<end>"], [False, "<raw>4"], [True, "It is four.<end>"]],
         "messages": [
             {"role": "assistant", "content": "I add them.", "tool_calls": [call]},
             {"role": "tool", "name": "add", "content": "4\nexactly"},
@@ -218,14 +225,25 @@ def test_an_agents_conversation_shows_what_is_trained_and_its_tools(run: Path) -
     async def act(screen: MonitorScreen, pilot: Any) -> None:
         await press(screen, pilot, "3", "down")
         shown = text(screen, "#sample-text")
-        assert "▶ assistant  5 tokens, trained · 30 tokens before it, masked · a new training sequence" in shown
+        masked = "30 tokens before it, masked · a new training sequence"
+        assert f"▶ assistant  5 tokens, trained{told} · {masked}" in shown
+        assert "<raw>" not in shown
         assert 'I add them.\n→ add({"a":2,"b":2})' in shown
         assert "◀ tool  not trained\n│ 4\n│ exactly" in shown
-        assert "▶ assistant  3 tokens, trained · 9 tokens before it, masked" in shown
+        second = " · reward 0" if told else ""
+        assert f"▶ assistant  3 tokens, trained{second} · 9 tokens before it, masked" in shown
         assert "calls 1" in shown
         assert " A " in lines(screen, "#sample-list")[1]
 
     drive(RlctlApp(run=run), act)
+
+
+def test_inserted_text_is_told_from_generated_text_without_colour() -> None:
+    turns = (Turn("<user>2+2?\nthink", "four", 0.0), Turn("right", "done", 0.0))
+    response = ShownResponse("four done", 1.0, {}, turns=turns)
+    assert str(response_text(response)) == "turn 1\n│ <user>2+2?\n│ think\nfour\nturn 2\n│ right\ndone"
+    rewarded = ShownResponse("four", 1.0, {}, turns=(Turn("2+2?", "four", 0.5),))
+    assert str(response_text(rewarded)).startswith("turn 1 · reward 0.5\n")
 
 
 def test_responses_are_sorted_and_filtered(run: Path) -> None:
@@ -375,7 +393,7 @@ def test_processes_are_listed_and_one_that_is_silent_is_marked(run: Path) -> Non
         assert "late" not in policy[1]
         assert "2 of 3 processes reported" in text(screen, "#process-head")
         rack = text(screen, "#rack")
-        assert re.search(r" 91% +│\n│ █+░+ +│\n│ 20G +│\n│ train_step", rack), rack
+        assert re.search(r" 91% +│\n│ █+░+ +│\n│ 20G/80 +│\n│ train_step", rack), rack
         assert "silent" not in rack, "a process without a GPU is on no device of a run with GPUs"
         await press(screen, pilot, "down")
         process(run, "judge-0")
@@ -444,9 +462,9 @@ def test_logs_are_followed_filtered_and_read_further_back(run: Path) -> None:
 
 def test_a_checkpoint_now_asks_first(run: Path) -> None:
     async def act(screen: MonitorScreen, pilot: Any) -> None:
-        await press(screen, pilot, "C", "n")
+        await press(screen, pilot, "C", "enter")
         assert not (run / CHECKPOINT_FILE).exists()
-        await press(screen, pilot, "C", "y")
+        await press(screen, pilot, "C", "right", "enter")
         assert (run / CHECKPOINT_FILE).exists()
         assert not (run / STOP_FILE).exists()
         await press(screen, pilot, "R")
@@ -459,7 +477,7 @@ def test_who_only_watches_does_nothing_to_a_run(run: Path, monkeypatch: pytest.M
     monkeypatch.setattr(runs, "resume_apart", lambda *args, **kwargs: pytest.fail("it was resumed"))
 
     async def act(screen: MonitorScreen, pilot: Any) -> None:
-        await press(screen, pilot, "S", "y", "C", "y", "R", "1")
+        await press(screen, pilot, "S", "y", "C", "y", "R", "down", "enter")
         assert not (run / CHECKPOINT_FILE).exists()
         assert not (run / STOP_FILE).exists()
 
@@ -521,10 +539,10 @@ def test_a_run_goes_on_from_the_checkpoint_that_is_chosen(run: Path, monkeypatch
     async def act(screen: MonitorScreen, pilot: Any) -> None:
         await press(screen, pilot, "R", "escape")
         assert asked == []
-        await press(screen, pilot, "R", "2")
+        await press(screen, pilot, "R", "down", "down", "enter")
         assert asked == [(run, 2)]
         assert "no model there" in told[-1]
-        await press(screen, pilot, "R", "1")
+        await press(screen, pilot, "R", "down", "enter")
         assert asked[1:] == [(run, None)]
         await settled(screen, pilot)
         assert "started again" not in text(screen, "#run-head")  # it was refused

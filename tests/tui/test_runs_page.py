@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,19 @@ import pytest
 from textual.coordinate import Coordinate
 from textual.widgets import DataTable, Input, Static, TabbedContent
 
-from rlctl.monitor.watching import RunView
+from rlctl.monitor.metrics import Series
+from rlctl.monitor.watching import NEWEST, RunView
 from rlctl.runs.record import began
 from rlctl.tui.app import RlctlApp, desktop_notice
 from rlctl.tui.language import shortened
 from rlctl.tui.run_rows import COLUMNS, RunRows, matching
 from rlctl.tui.screens.compare import CompareScreen, compare, told_apart
 from rlctl.tui.screens.monitor import MonitorScreen
-from rlctl.tui.screens.runs import RunsScreen
+from rlctl.tui.screens.runs import RunsScreen, course
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.metric_plot import MetricPlot
 from rlctl.tui.widgets.run_texts import LONGEST_NAME
-from tests.tui.conftest import drive, settled, text_of
+from tests.tui.conftest import agree, drive, settled, text_of
 
 CONFIG = "rlctl: 1\nrun: {{name: {name}}}\nmodel: {{path: m}}\ndata: {{train: [{{path: t.parquet}}]}}\ntrain: {{optimizer: {{lr: {rate}}}}}\n"
 
@@ -73,8 +75,8 @@ def test_a_run_is_told_by_its_newest_reward_and_read_again_when_it_grows(
     }
     assert [row.info.name for row in matching(rows.read(), "fail SEC")] == ["second"]
     reads: list[Path] = []
-    newest = RunView.newest
-    monkeypatch.setattr(RunView, "newest", lambda path: reads.append(path) or newest(path))
+    outline = RunView.outline
+    monkeypatch.setattr(RunView, "outline", lambda path: reads.append(path) or outline(path))
     with (folder / "third" / "events.jsonl").open("a") as file:
         file.write(
             json.dumps({"time": 3e9, "kind": "step", "stage": "main", "step": 7, "metrics": {"reward/mean": 0.7}})
@@ -82,6 +84,45 @@ def test_a_run_is_told_by_its_newest_reward_and_read_again_when_it_grows(
         )
     assert next(row.value for row in rows.read() if row.info.name == "third") == 0.7
     assert reads == [folder / "third"]
+
+
+def test_the_course_of_a_run_is_its_whole_course_on_the_scale_of_rewards(folder: Path) -> None:
+    """It was the last 16 steps at full height, in which a run from 0.51 to 0.86 was noise."""
+    log = folder / "third" / "events.jsonl"
+    steps = [
+        {"time": 1.0, "kind": "step", "stage": "main", "step": step, "metrics": {"reward/mean": 0.51 + 0.0035 * step}}
+        for step in range(1, 101)
+    ]
+    log.write_text("".join(json.dumps(step) + "\n" for step in steps))
+    row = next(row for row in RunRows(folder).read() if row.info.name == "third")
+    assert row.scale == (0.0, 1.0)
+    assert course(row, 16) == "▅▅▅▅▅▅▆▆▆▆▆▆▆▇▇▇"
+    noise = replace(row, series=Series(range(100), [0.5 + 0.02 * (step % 2) for step in range(100)]))
+    assert len(set(course(noise, 16))) == 1, "what hardly moves is flat"
+    assert replace(row, series=Series([1, 2], [-0.5, 0.5])).scale == (-1.0, 1.0)
+    assert replace(row, series=Series([1, 2], [3.0, 8.0])).scale == (3.0, 8.0)
+
+
+def test_the_course_of_a_run_with_a_long_log_is_sampled_from_all_of_it(folder: Path) -> None:
+    log = folder / "third" / "events.jsonl"
+    with log.open("w") as file:
+        for step in range(1, 20_001):
+            event = {
+                "time": 1.0,
+                "kind": "step",
+                "stage": "main",
+                "step": step,
+                "metrics": {"reward/mean": step / 20_000},
+            }
+            file.write(json.dumps(event | {"more": "x" * 200}) + "\n")
+    assert log.stat().st_size > 4 * NEWEST
+    row = next(row for row in RunRows(folder).read() if row.info.name == "third")
+    assert row.series.steps[0] == 1
+    assert row.value == 1.0
+    assert len(row.series) < 12_000, "not all of it was read"
+    found = row.series.outlined(16)
+    assert found == sorted(found)
+    assert all(abs(value - (place + 0.5) / 16) < 0.05 for place, value in enumerate(found))
 
 
 def test_runs_that_cannot_be_read_are_listed_with_the_others(folder: Path) -> None:
@@ -139,7 +180,7 @@ def test_the_run_under_the_cursor_is_shown_and_removed(folder: Path) -> None:
         await pilot.press("X")
         await settled(pilot.app.screen, pilot)
         assert (folder / "third").is_dir(), "a person is asked first"
-        await pilot.press("y")
+        await agree(pilot)
         await settled(page, pilot)
         await settled(page, pilot)
         assert not (folder / "third").exists()
@@ -247,7 +288,7 @@ def test_a_row_says_how_a_run_is_and_where_it_goes(folder: Path) -> None:
         cells = {
             str(row[1]): [str(cell).strip() for cell in row] for row in map(table.get_row_at, range(table.row_count))
         }
-        assert cells["first"][2:6] == ["✓ finished", "9/9 ━━━━━━", "0.9 reward", "▁▂▃▄▅▅▆▇█"]
+        assert cells["first"][2:6] == ["✓ finished", "9/9 ━━━━━━", "0.9 reward", "▂▂▃▄▅▅▆▇▇"]
         assert cells["second"][2] == "✗ failed"
         assert cells["third"][5] == "▁▁▁▁▁▁"
 
@@ -341,7 +382,7 @@ def test_a_terminal_of_80_columns_shows_what_was_learned_whole(folder: Path) -> 
         await settled(screen, pilot)
         lines = text_of(screen.app).splitlines()
         [line] = [line for line in lines if "longest" in line]
-        assert "▁▂▃▄▅▅▆▇█  " in line
+        assert "▂▂▃▄▅▅▆▇▇  " in line
         await pilot.resize_terminal(160, 24)
         pilot.app.screen.action_refresh()
         await settled(pilot.app.screen, pilot)

@@ -41,7 +41,7 @@ PROGRESS = 6
 WIDE = 100
 """Cells of a terminal that has room for that bar, and for the whole course of a run."""
 SHORT_COURSE = 9
-"""Values of a run's course where there is less."""
+"""Parts of a run's course where there is less."""
 LOOKS = {
     "running": "primary",
     "finished": "success",
@@ -171,8 +171,9 @@ class RunsScreen(RunActions):
         self._show_below()
         told = say("no runs in {folder}; rlctl launch starts one")
         if self._found:
-            whole = say("1 run") if len(self._found) == 1 else say("{all} runs")
-            told = whole if len(found) == len(self._found) else say("{shown} of {all} runs")
+            told = say("1 run") if len(self._found) == 1 else say("{all} runs")
+            if len(found) != len(self._found):
+                told = say("{shown} of 1 run") if len(self._found) == 1 else say("{shown} of {all} runs")
         self.query_one("#runs-told", Static).display = not self._found
         self.query_one("#runs-told", Static).update(told.format(shown=0, all=0, folder=self.folder))
         running = sum(row.info.status == "running" for row in self._found)
@@ -253,7 +254,7 @@ class RunsScreen(RunActions):
             Text.assemble(f"{step:>9}", (progress, accent if info.status == "running" else muted)),
             Text(plain(row.learned)),
             Text(left),
-            Text(blocks(row.course, COURSE if is_wide else SHORT_COURSE), style=accent),
+            Text(course(row, COURSE if is_wide else SHORT_COURSE), style=accent),
             Text(duration(age(info)), style=muted),
             Text(duration(info.seconds), style=muted),
         )
@@ -333,6 +334,11 @@ class RunsScreen(RunActions):
             self.set_focus(self._table)
         else:
             navigation(self.app).leave_screen(self)
+
+
+def course(row: Row, width: int) -> str:
+    """The metric of a run from its first step to its newest, on a scale that does not move with it."""
+    return blocks(row.series.outlined(width), width, row.scale) if len(row.series) else ""
 
 
 def run_facts(row: Row, asked: Collection[str]) -> Content:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from rlctl.monitor.metrics import Series
@@ -64,8 +66,16 @@ def crossed(starts: np.ndarray, ends: np.ndarray, width: int, height: int) -> np
 
 
 def blocks(values: Sequence[float], width: int, scale: tuple[float, float] | None = None) -> str:
-    """The last values in one line, between their lowest and their highest, or those of ``scale``."""
-    shown = list(values)[-width:]
+    """All values in one line, between their lowest and their highest, or those of ``scale``; of too many, the means of parts."""
+    shown = _means(values, width)
     low, high = scale or (min(shown, default=0.0), max(shown, default=0.0))
     top = len(BLOCKS) - 1
     return "".join(BLOCKS[round((value - low) / (high - low) * top) if high > low else 0] for value in shown)
+
+
+def _means(values: Sequence[float], count: int) -> list[float]:
+    """The values, or, of more than so many, the means of as many equal parts."""
+    if len(values) <= count:
+        return list(values)
+    ends = [round(place * len(values) / count) for place in range(count + 1)]
+    return [fmean(values[start:end]) for start, end in itertools.pairwise(ends)]

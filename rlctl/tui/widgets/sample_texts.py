@@ -13,7 +13,7 @@ from rlctl.common.terminal import safe
 from rlctl.monitor.courses import Shown
 from rlctl.monitor.samples import Group, Message, Response, Row
 from rlctl.monitor.words import MOST, Kind, Words, difference, is_cut
-from rlctl.tui.language import say
+from rlctl.tui.language import plural, say
 from rlctl.tui.widgets.braille import blocks
 
 STRIP = 48
@@ -154,7 +154,8 @@ def response_content(row: Row, course: Content | None = None) -> Content:
     """A response whole, with its prompt before it and its tokens marked."""
     place = [id(response) for response in row.group.responses].index(id(row.response)) + 1
     of = say("response {place} of {count}").format(place=place, count=len(row.group.responses))
-    of = of if row.group.shown_of is None else say("one of {count} responses").format(count=row.group.shown_of)
+    if row.group.shown_of is not None:
+        of = plural(row.group.shown_of, later("the only response"), later("one of {count} responses"))
     parts = [*head_of_group(row.group, row.step, course), _rule(), Content.styled(of, "$text-muted")]
     parts += [*_facts(row.response, row.group), text_of(row.response)]
     if legend := list(_legend(row.response)):
@@ -178,7 +179,7 @@ def _facts(response: Response, group: Group, *, in_a_group: bool = False) -> Ite
     if response.advantage is not None:
         facts.append(say("advantage {advantage}").format(advantage=f"{response.advantage:+.3g}"))
     if response.length is not None:
-        facts.append(say("{count} tokens").format(count=response.length))
+        facts.append(plural(response.length, later("1 token"), later("{count} tokens")))
     finishes = SHORT_FINISHES if in_a_group else FINISHES
     if told := say(finishes[response.finish]) if response.finish in finishes else response.finish:
         facts.append(told)
@@ -217,11 +218,11 @@ def _legend(response: Response) -> Iterator[Content]:
 
 
 def text_of(response: Response) -> Content:
-    """A response whole: an agent's as its turns or its conversation, others with their tokens marked."""
-    if any(turn.reward is not None for turn in response.turns) or (response.turns and not response.messages):
-        return Content("\n").join(_turns(response))
+    """A response whole: an agent's as its conversation, or its turns, others with their tokens marked."""
     if response.messages:
         return Content("\n").join(line for message in response.messages for line in _message(message))
+    if response.turns:
+        return Content("\n").join(_turns(response))
     if not response.tokens:
         return Content(plain(response.text))
     parts = []
@@ -232,13 +233,21 @@ def text_of(response: Response) -> Content:
 
 
 def _turns(response: Response) -> Iterator[Content]:
-    """The turns of an agent: what it inserted is dim, what the model generated, and is trained on, is not."""
+    """The turns of an agent: what it inserted is behind a bar, what the model generated, and is trained on, is not."""
+    has_rewards = any(turn.reward for turn in response.turns)
     for number_, turn in enumerate(response.turns, 1):
         head = say("turn {number}").format(number=number_)
-        if turn.reward is not None:
+        if turn.reward is not None and has_rewards:
             head += " · " + say("reward {reward}").format(reward=f"{turn.reward:g}")
         yield Content.styled(head, "bold $text-muted")
-        yield Content.assemble((plain(turn.inserted), "$text-muted"), plain(turn.generated))
+        yield from _not_trained(turn.inserted)
+        yield Content(plain(turn.generated))
+
+
+def _not_trained(text: str) -> Iterator[Content]:
+    """A text that training masks: each of its lines behind a bar."""
+    for line in plain(text).splitlines():
+        yield Content.assemble(("│ ", "$text-muted"), (line, "$text-muted"))
 
 
 def _message(message: Message) -> Iterator[Content]:
@@ -247,16 +256,19 @@ def _message(message: Message) -> Iterator[Content]:
     What the model did not write is behind a bar, as training masks it.
     """
     trained = message.tokens is not None
-    told = [say("{count} tokens, trained").format(count=message.tokens) if trained else say("not trained")]
+    told = [plural(message.tokens or 0, later("1 token, trained"), later("{count} tokens, trained"))]
+    told = told if trained else [say("not trained")]
+    if message.reward is not None:
+        told.append(say("reward {reward}").format(reward=f"{message.reward:g}"))
     if message.inserted:
-        told.append(say("{count} tokens before it, masked").format(count=message.inserted))
+        masked = later("1 token before it, masked"), later("{count} tokens before it, masked")
+        told.append(plural(message.inserted, *masked))
     if message.starts_row:
         told.append(say("a new training sequence"))
     look = "$series-1 bold" if trained else "$series-3 bold"
     yield Content.assemble("\n", ("▶ " if trained else "◀ ", look), (plain(message.role), look),
                            (f"  {' · '.join(told)}", "$text-muted"))  # fmt: skip
-    for line in plain(message.text).splitlines():
-        yield Content(line) if trained else Content.assemble(("│ ", "$text-muted"), (line, "$text-muted"))
+    yield from map(Content, plain(message.text).splitlines()) if trained else _not_trained(message.text)
     for call in message.calls:
         yield Content.assemble(
             ("→ ", "$series-4 bold"), (plain(call.tool), "$series-4 bold"), f"({plain(call.arguments)})"
