@@ -821,7 +821,7 @@ def _changes(before: Loaded, after: Loaded) -> Iterator[Change]:
 
 
 def _tree(loaded: Loaded) -> dict[str, Any]:
-    plain = to_plain(loaded.config)
+    plain: dict[str, Any] = to_plain(loaded.config)
     for path, text in loaded.expressions.items():
         put_at(plain, path, text)
     return plain

@@ -34,9 +34,10 @@ def still_running(runs_folder: Path, watched: set[Path], launched: Sequence[Laun
         folder = shlex.quote(str(info.folder))
         yield told.format(name=info.name, watch=f"rlctl tui {folder}", stop=f"rlctl runs stop {folder}")
     if len(running) > MOST:
-        more = say("{count} more runs are still running. List them: {command}")
-        command = f"rlctl runs list --folder {shlex.quote(str(runs_folder))}"
-        yield more.format(count=len(running) - MOST, command=command)
+        more = len(running) - MOST
+        told = say("1 more run is still running. List it: {command}")
+        told = told if more == 1 else say("{count} more runs are still running. List them: {command}")
+        yield told.format(count=more, command=f"rlctl runs list --folder {shlex.quote(str(runs_folder))}")
     pids = {info.pid for info in running}
     starting = say("{command} is still starting (process {pid}). Its output: {output}")
     for one in launched:

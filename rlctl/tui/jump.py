@@ -53,8 +53,8 @@ class Mark(Label):
 class JumpScreen(Dialog["Widget | None"]):
     """Shows the letters, and takes one."""
 
+    DEAF_SECONDS = 0
     DEFAULT_CSS = """
-    JumpScreen { background: $background 40%; }
     JumpScreen Mark { position: absolute; width: 3; background: $primary; color: $background; text-style: bold; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", say("Stay here"), id="jump.stay")]

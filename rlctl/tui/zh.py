@@ -4,6 +4,75 @@ from rlctl.tui.zh_metrics import METRICS
 
 ZH: dict[str, str] = {
     **METRICS,
+    # counts of one, questions, machines, and files that other programs change
+    "Answer before": "上一个答案",
+    "Answer after": "下一个答案",
+    "No (esc)": "否 (esc)",
+    "Plan for which GPUs? Their memory says whether the config fits. The config itself does not change.": (
+        "按哪种 GPU 规划？根据显存判断配置是否放得下。配置本身不会改变。"
+    ),
+    "or nodes x devices: 2x8:H100, 2x8:cuda:80GiB": "或节点数 x 设备数：2x8:H100、2x8:cuda:80GiB",
+    "not known: fit is not computed": "未知：不判断是否放得下",
+    "1 more run is still running. List it: {command}": "另有 1 个任务仍在运行。列出：{command}",
+    "{count} of 1 line": "1 行中的 {count} 行",
+    "✓ fits: {gib:.0f} GiB at most, in the phase {phase}; phases take turns": (
+        "✓ 放得下：{phase} 阶段最多，{gib:.0f} GiB；各阶段轮流占用显存"
+    ),
+    "m: choose the GPUs, to see whether the config fits their memory": "m：选择 GPU，判断显存是否放得下",
+    "{gpu} of {gib:g} GiB": "{gpu}（{gib:g} GiB）",
+    "{gib:.0f} of {room:g} GiB": "{gib:.0f} / {room:g} GiB",
+    "with this change it fits": "改这一项后放得下",
+    "with these changes it fits": "改这几项后放得下",
+    "    weights {gib:.1f} GiB a device; the KV cache takes what is left, {most:.1f} GiB at most": (
+        "    每个设备权重 {gib:.1f} GiB；KV cache 用剩余显存，最多 {most:.1f} GiB"
+    ),
+    "≥: what the largest role needs; how much more rests next to it depends on the GPU": (
+        "≥：占用最大的角色所需的显存；同一设备上其余占用取决于 GPU"
+    ),
+    "✗ does not fit: {problem}": "✗ 放不下：{problem}",
+    "{steps} or {epochs}, whichever comes first": "{steps}或{epochs}，以先到者为准",
+    "✓ the only decision is made: ready to save with S": "✓ 唯一一项已决定：按 S 保存",
+    "{alive} of 1 process reported; {memory} GiB; Enter shows its log": (
+        "1 个进程中 {alive} 个有上报；{memory} GiB；按 Enter 查看日志"
+    ),
+    "1 response": "1 条回答",
+    "the worst of 1 step": "1 步中最差的",
+    "EDIT: type the value, Enter or Esc ends it": "编辑中：按键输入到值里；Enter 或 Esc 结束",
+    "Choose the GPUs that the plan is for, to see whether the config fits": "选择规划所用的 GPU，判断配置是否放得下",
+    "Pick GPUs": "选 GPU",
+    "1 field that this run does not use: show": "此任务用不到的 1 个字段：显示",
+    "{path} was changed by another program: {keys}. It is in the form now; your changes stay.": (
+        "{path} 被其他程序改过：{keys}。已合并到表单，你的改动保留。"
+    ),
+    "{path} was changed by another program, which also changed {keys}.": "{path} 被其他程序改过，其中 {keys} 你也改了。",
+    "comments, layout": "注释、排版",
+    "{path} was changed by another program, and cannot be read now.": "{path} 被其他程序改过，现在无法解析。",
+    "the whole text, 1 line": "整份文本，1 行",
+    "the whole text, {count} lines": "整份文本，{count} 行",
+    "See what another program changed in the file, and what becomes of it": "查看其他程序对文件的改动，并决定如何处理",
+    "Decide": "处理",
+    "Decide later": "以后再说",
+    "r: decide what becomes of it": "按 r 处理",
+    "{key}: the file has {theirs}, here is {mine}": "{key}：文件中是 {theirs}，这里是 {mine}",
+    "Join both; yours for {keys}": "合并双方改动；{keys} 用你的值",
+    "Join both; the file's for {keys}": "合并双方改动；{keys} 用文件的值",
+    "{shown} of 1 run": "1 个任务中的 {shown} 个",
+    "prompt": "个 prompt",
+    "mini-batch": "个 mini-batch",
+    "response": "条回答",
+    "EDIT": "编辑",
+    "row": "行数据",
+    "Type another value; Enter or Esc ends that": "输入新值；按 Enter 或 Esc 结束",
+    "the last step": "最近 1 步",
+    "mean of the last {count} steps": "最近 {count} 步的均值",
+    "{alive} of 1 process alive": "1 个进程中 {alive} 个存活",
+    "{responses} of {groups} shown": "展示 {groups}，共 {responses}",
+    "1 group": "1 组",
+    "{count} groups": "{count} 组",
+    "the only response": "唯一一条回答",
+    "1 token, trained": "1 个 token，参与训练",
+    "1 token before it, masked": "之前 1 个 token，被屏蔽",
+    "1 token": "1 个 token",
     # everywhere
     "Quit": "退出",
     "Leave; asks if unsaved; runs continue": "退出；有未保存的内容会先询问；任务继续运行",
@@ -120,7 +189,6 @@ ZH: dict[str, str] = {
     "stage {name}": "阶段 {name}",
     "step {done}/{total}": "第 {done}/{total} 步",
     "rewards of step {step}": "第 {step} 步的奖励",
-    "{responses} responses of {groups} groups that are shown": "所展示 {groups} 组的 {responses} 条回答",
     "! advice": "! 建议",
     "a step takes {time}": "每步用时 {time}",
     "groups and responses": "组与回答",
@@ -135,7 +203,6 @@ ZH: dict[str, str] = {
     "grad norm": "梯度范数",
     "time left": "剩余时间",
     "{low:.3g} to {high:.3g}": "{low:.3g} ~ {high:.3g}",
-    "mean of the last {steps} steps": "最近 {steps} 步的均值",
     "Saving also changes these keys, so that the rest of the config does not change:\n{lines}": (
         "为使配置的其余部分保持不变，保存时还会修改这些键：\n{lines}"
     ),
@@ -186,9 +253,7 @@ ZH: dict[str, str] = {
     "the run was not resumed:\n{why}": "任务没有继续：\n{why}",
     # what looks wrong in a run, and what to try
     # the editor
-    "Yes": "是",
     "No": "否",
-    "No (n)": "否 (n)",
     "Save": "保存",
     "Cancel": "取消",
     "Apply": "采用",
@@ -210,7 +275,6 @@ ZH: dict[str, str] = {
     "value": "值",
     "{key}: enter opens an item": "{key}：按 enter 打开一项",
     "A new item of {key}": "{key} 的新项",
-    "Choose": "选择",
     "Field above": "上一个字段",
     "Field below": "下一个字段",
     "{first} ... ({count} lines)": "{first} ……（共 {count} 行）",
@@ -236,7 +300,6 @@ ZH: dict[str, str] = {
     "unit": "单位",
     "range": "范围",
     "Edit": "修改",
-    "Type another value; Esc leads out of it": "输入新值；按 Esc 回到该行",
     "First field": "第一个字段",
     "Last field": "最后一个字段",
     "Ten fields up": "上移十个字段",
@@ -372,7 +435,6 @@ ZH: dict[str, str] = {
     "{days} d {hours:02d} h": "{days} 天 {hours:02d} 小时",
     "{hours} h {minutes:02d} min": "{hours} 小时 {minutes:02d} 分",
     "    less than 0.1 GiB a device": "    每个设备不到 0.1 GiB",
-    "a device here has {gib:.0f} GiB": "这里每个设备有 {gib:.0f} GiB",
     "memory is not estimated: the size of the model is not known": "未估计显存：不知道模型的大小",
     "Next format": "下一种格式",
     "Next comparison": "下一种对比",
@@ -478,7 +540,6 @@ ZH: dict[str, str] = {
     "the file has changed since then: review the differences": "文件在此之后已有改动：请查看差别",
     "read only": "只读",
     "resumed {time} ago": "{time}前续训",
-    "{steps} steps or {epochs} epochs at most": "最多 {steps} 步或 {epochs} 个 epoch",
     "{count} epochs of the data": "数据的 {count} 个 epoch",
     # saving
     "The script sets these keys from variables:": "脚本用变量设置了以下键：",

@@ -16,6 +16,7 @@ from textual.worker import WorkerCancelled
 
 from rlctl.runtime.reporting.events import Events
 from rlctl.tui.app import RlctlApp
+from rlctl.tui.dialogs.dialog import Dialog
 
 Act = Callable[[Any, Any], Awaitable[None]]
 
@@ -82,6 +83,31 @@ def writer(folder: Path) -> Events:
     events = Events(folder / "events.jsonl", lambda event: None)
     events.enter_stage("grpo")
     return events
+
+
+async def edit(screen: Any, pilot: Any, *path: str | int) -> None:
+    """Put the cursor into the value of a field, behind what stands there."""
+    await screen.jump(path)
+    await settled(screen, pilot)
+    await pilot.press("e")
+    await pilot.pause()
+
+
+async def answer(pilot: Any, name: str) -> None:
+    """Give one of the answers of the box in sight, by its name."""
+    names = [known for known, _ in pilot.app.screen.answers]
+    await pilot.press(*["down"] * (1 + names.index(name)), "enter")
+
+
+async def agree(pilot: Any) -> None:
+    """Say yes to the box in sight."""
+    await pilot.press("right", "enter")
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let boxes take keys as soon as they are there."""
+    monkeypatch.setattr(Dialog, "DEAF_SECONDS", 0)
 
 
 @pytest.fixture(autouse=True)

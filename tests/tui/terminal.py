@@ -54,6 +54,11 @@ class Terminal:
             self.tmux("send-keys", "-t", "it", key)
             time.sleep(0.3)
 
+    def answer(self, *keys: str) -> None:
+        """Press keys in a box, once it takes any."""
+        time.sleep(1.0)
+        self.press(*keys)
+
     def type(self, text: str) -> None:
         """Type a text as it is."""
         self.tmux("send-keys", "-t", "it", "-l", text)

@@ -43,7 +43,7 @@ from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.field_row import FieldInput, FieldRow
 from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.table import Table
-from tests.tui.conftest import drive, settled, text_of
+from tests.tui.conftest import agree, drive, edit, settled, text_of
 
 FILE = "rlctl: 1\nrun: {name: demo, seed: 1}\nmodel: {path: m}\ndata: {train: [{path: t.parquet}]}\n"
 
@@ -65,8 +65,7 @@ def test_help_names_every_key_of_the_screen_with_its_meaning(file: Path) -> None
 
 def test_a_question_mark_is_text_where_one_types(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        await screen.jump(("run", "name"))
-        await settled(screen, pilot)
+        await edit(screen, pilot, "run", "name")
         assert isinstance(screen.focused, Input)
         await pilot.press("end", "question_mark", "colon")
         await settled(screen, pilot)
@@ -384,7 +383,6 @@ def test_a_value_is_told_from_its_name_in_every_depth(depth: str, file: Path, mo
 
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await screen.jump(("run", "name"))
-        await pilot.press("escape")
         await settled(screen, pilot)
         rows = [row for row in screen.query(FieldRow) if row.display]
         values = [value for row in rows for value in row.query("FieldInput, SelectCurrent #label")]
@@ -401,16 +399,17 @@ def test_a_value_is_told_from_its_name_in_every_depth(depth: str, file: Path, mo
 
 def test_a_field_has_the_ground_of_a_field(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        await screen.jump(("run", "name"))
-        await settled(screen, pilot)
-        panel = Color.parse(screen.app.get_css_variables()["panel"])
+        await edit(screen, pilot, "run", "name")
+        accent = Color.parse(screen.app.get_css_variables()["primary"])
         typed = screen.focused
         assert isinstance(typed, FieldInput)
-        assert typed.styles.background == panel
+        assert typed.styles.background == accent
+        assert text_of(screen.app).count("EDIT") == 2, "above the values, and in the border"
         await pilot.press("escape")
         await settled(screen, pilot)
         assert isinstance(screen.focused, FieldRow)
-        assert typed.styles.background != panel, "the line is chosen, its value is not being typed"
+        assert typed.styles.background != accent, "the line is chosen, its value is not being typed"
+        assert "EDIT" not in text_of(screen.app)
 
     drive(RlctlApp(session=Session.open(file)), act)
 
@@ -449,12 +448,12 @@ def test_quitting_asks_where_something_is_not_saved(file: Path) -> None:
         await pilot.press("ctrl+q")
         await pilot.pause()
         assert isinstance(screen.app.screen, AskScreen)
-        await pilot.press("n")
+        await pilot.press("y", "q", "enter")
         await pilot.pause()
-        assert not screen.app._exit
+        assert not screen.app._exit, "no letter answers, and the first answer is no"
         await pilot.press("ctrl+q")
         await pilot.pause()
-        await pilot.press("y")
+        await agree(pilot)
         await pilot.pause()
         assert screen.app._exit
 

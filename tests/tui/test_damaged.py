@@ -27,7 +27,7 @@ from rlctl.tui.screens.monitor import MonitorScreen
 from rlctl.tui.screens.runs import RunsScreen
 from rlctl.tui.widgets.metric_plot import MetricPlot
 from rlctl.tui.widgets.run_texts import head_text
-from tests.tui.conftest import drive, settled, text, text_of, writer
+from tests.tui.conftest import agree, drive, settled, text, text_of, writer
 
 FILE = "rlctl: 1\nrun: {name: demo}\nmodel: {path: m}\ndata: {train: [{path: t.parquet}]}\n"
 ODD = "[/] [bold]x[/bold] [red [@click=app.quit()]q \\ \x1b[31m\x9b31m\x07 漢字😀"
@@ -218,7 +218,9 @@ def test_a_stop_that_was_asked_for_is_told_and_asked_once_more_ends_the_run_now(
 
     async def act(screen: MonitorScreen, pilot: Any) -> None:
         for _ in range(2):
-            await pilot.press("S", "y")
+            await pilot.press("S")
+            await pilot.pause()
+            await agree(pilot)
             screen._poll()
             await settled(screen, pilot)
         assert (run / STOP_FILE).exists()

@@ -21,7 +21,7 @@ from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.field_row import FieldRow, FieldSelect
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.section_tree import SectionTree
-from tests.tui.conftest import drive, settled, text_of
+from tests.tui.conftest import answer, drive, edit, settled, text_of
 
 FILE = """\
 rlctl: 1
@@ -41,9 +41,7 @@ def row(screen: EditorScreen, key: str) -> FieldRow:
 
 def test_a_typed_value_is_saved_with_the_files_look(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        await screen.jump(("batch", "prompts_per_step"))
-        await pilot.pause()
-        row(screen, "batch.prompts_per_step").focus_field()
+        await edit(screen, pilot, "batch", "prompts_per_step")
         await pilot.press("end", "backspace", "1", "6")
         await settled(screen, pilot)
         assert screen.session.config.batch.prompts_per_step == 16
@@ -66,7 +64,6 @@ def test_a_value_from_a_variable_is_shown_as_it_is_now_on_one_line(file: Path, m
 
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await screen.jump(("batch", "responses_per_prompt"))
-        await pilot.press("escape")
         await settled(screen, pilot)
         shown = text_of(screen.app)
         assert re.search(r"responses_per_prompt +(\S* +)?= 4 ", shown)
@@ -74,11 +71,9 @@ def test_a_value_from_a_variable_is_shown_as_it_is_now_on_one_line(file: Path, m
         assert "follows ROLLOUT_N · " in shown
         assert "the environment's ROLLOUT_N, else 4" in str(screen.query_one("#help-text", Static).content)
         assert not screen.query("FieldRow.-two")
-        field = row(screen, "batch.responses_per_prompt")
-        field.focus_field()
-        await settled(screen, pilot)
+        await edit(screen, pilot, "batch", "responses_per_prompt")
         assert "ROLLOUT_N,4}" in text_of(screen.app).replace("else 4", "")
-        await pilot.press("6")
+        await pilot.press("ctrl+u", "6")
         await settled(screen, pilot)
         assert screen.session.config.batch.responses_per_prompt == 6
         await pilot.press("escape")
@@ -89,8 +84,8 @@ def test_a_value_from_a_variable_is_shown_as_it_is_now_on_one_line(file: Path, m
 
 def test_what_does_not_fit_is_not_lost_unasked(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        await screen.jump(("batch", "prompts_per_step"))
-        await pilot.press("end", "x")
+        await edit(screen, pilot, "batch", "prompts_per_step")
+        await pilot.press("x")
         await settled(screen, pilot)
         field = row(screen, "batch.prompts_per_step")
         assert field.has_class("-wrong")
@@ -104,7 +99,7 @@ def test_what_does_not_fit_is_not_lost_unasked(file: Path) -> None:
         told = text_of(screen.app)
         assert "batch.prompts_per_step has an invalid value, which is not kept." in told
         assert "There are changes" not in told
-        await pilot.press("c", "ctrl+q")
+        await pilot.press("escape", "ctrl+q")
         await settled(screen, pilot)
         assert "batch.prompts_per_step has an invalid value" in text_of(screen.app)
         await pilot.press("escape")
@@ -115,8 +110,8 @@ def test_what_does_not_fit_is_not_lost_unasked(file: Path) -> None:
 
 def test_each_undo_replaces_the_message_of_the_one_before(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        await screen.jump(("batch", "prompts_per_step"))
-        await pilot.press("end", "0")
+        await edit(screen, pilot, "batch", "prompts_per_step")
+        await pilot.press("0")
         await settled(screen, pilot)
         await pilot.press("ctrl+z", "ctrl+z", "ctrl+z", "ctrl+y")
         await settled(screen, pilot)
@@ -131,7 +126,6 @@ def test_a_value_that_is_too_long_shows_its_beginning_and_its_end(file: Path) ->
 
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await screen.jump(("model", "path"))
-        await pilot.press("escape")
         await settled(screen, pilot)
         assert re.search(r"path +models/deep\S*…\S*/final ", text_of(screen.app))
 
@@ -305,7 +299,7 @@ def test_a_finding_leads_to_its_field(file: Path) -> None:
         listed.action_select()
         await settled(screen, pilot)
         assert screen.section == ("batch",)
-        assert row(screen, "batch.mini_batch_responses").query_one(Input).has_focus
+        assert row(screen, "batch.mini_batch_responses").has_focus
 
     drive(RlctlApp(session=Session.open(file)), act)
 
@@ -372,10 +366,13 @@ def test_the_key_of_an_answer_does_nothing_on_the_page_below(file: Path) -> None
         answers: list[str | None] = []
         screen.app.push_screen(ChooseScreen("Which?", [("S", "this"), ("c", "that")]), answers.append)
         await pilot.pause()
-        await pilot.press("S")
+        await pilot.press("S", "c", "1", "y")
+        await settled(screen, pilot)
+        assert answers == [], "letters answer nothing, and do nothing on the page below"
+        await pilot.press("down", "enter")
         await settled(screen, pilot)
         assert answers == ["S"]
-        assert screen.app.screen is screen, "S opens Save as on the page"
+        assert screen.app.screen is screen
 
     drive(RlctlApp(session=Session.open(file)), act)
 
@@ -387,12 +384,12 @@ def test_leaving_asks_where_something_is_not_saved(file: Path, key: str, seed: s
         await screen.action_leave()
         await pilot.pause()
         assert isinstance(screen.app.screen, ChooseScreen)
-        await pilot.press("c")
+        await pilot.press("l", "enter")
         await pilot.pause()
-        assert screen.app.screen is screen
+        assert screen.app.screen is screen, "the first answer is to stay"
         await screen.action_leave()
         await pilot.pause()
-        await pilot.press(key)
+        await answer(pilot, key)
         await settled(pilot.app.screen, pilot)
         assert isinstance(pilot.app.screen, StartScreen)
 
@@ -407,8 +404,7 @@ def test_nothing_is_written_when_opened_to_read(file: Path) -> None:
         told = str(screen.query_one(Footer).content)
         assert "Search" in told
         assert not any(name in told for name in ("Save", "Launch", "Undo", "Default"))
-        await screen.jump(("run", "seed"))
-        await settled(screen, pilot)
+        await edit(screen, pilot, "run", "seed")
         await pilot.press("end", "7", "f3")
         await settled(screen, pilot)
         field = row(screen, "run.seed").query_one(Input)

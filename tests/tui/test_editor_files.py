@@ -23,7 +23,7 @@ from rlctl.tui.panes.findings import FindingsPane
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.launch import LaunchScreen, StartingScreen
 from rlctl.tui.widgets.path_suggester import completed
-from tests.tui.conftest import drive, settled, text_of
+from tests.tui.conftest import answer, drive, edit, settled, text, text_of
 from tests.tui.test_editor import FILE, row
 
 
@@ -52,7 +52,7 @@ def test_a_fix_is_one_key_and_can_be_taken_back(file: Path) -> None:
         await pilot.press("f")
         await pilot.pause()
         assert isinstance(screen.app.screen, ChooseScreen)
-        await pilot.press("2")
+        await answer(pilot, "2")
         await settled(screen, pilot)
         assert screen.session.config.batch.mini_batch_responses == 8
         assert not [item for item in screen.findings if item.code == "mini-batch-uneven"]
@@ -101,7 +101,10 @@ def test_items_are_added_and_taken_away(file: Path) -> None:
         await pilot.press("K")
         await pilot.pause()
         assert [source.path for source in screen.session.config.data.train] == ["more.parquet", "t.parquet"]
-        await pilot.press("d", "enter")
+        await pilot.press("d")
+        await pilot.pause()
+        assert len(screen.session.config.data.train) == 2, "a letter takes nothing away"
+        await pilot.press("delete", "enter")
         await settled(screen, pilot)
         assert screen.section == ("data", "train", 0)
         assert [source.path for source in screen.session.config.data.train] == ["t.parquet"]
@@ -119,7 +122,7 @@ def test_what_comes_back_from_another_editor_is_kept_until_it_fits(
         await pilot.pause()
         assert isinstance(screen.app.screen, ChooseScreen)
         assert screen.session.config.run.seed == 1
-        await pilot.press("e")
+        await pilot.press("escape")
         await settled(screen, pilot)
         assert screen.session.config.run.seed == 9
         await pilot.press("ctrl+s")
@@ -164,30 +167,95 @@ def test_a_pasted_text_of_several_lines_is_not_cut(file: Path) -> None:
     drive(RlctlApp(session=Session.open(file)), act)
 
 
-@pytest.mark.parametrize(("key", "prompts", "responses"), [("r", 99, 4), ("k", 8, 2)])
-def test_a_file_that_somebody_else_wrote_is_noticed(file: Path, key: str, prompts: int, responses: int) -> None:
+def test_what_another_program_wrote_elsewhere_in_the_file_is_joined(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        screen.session.set(("batch", "responses_per_prompt"), 2)
-        file.write_text(FILE.replace("prompts_per_step: 8", "prompts_per_step: 99"))
+        await edit(screen, pilot, "batch", "responses_per_prompt")
+        await pilot.press("ctrl+u", "2")
+        await settled(screen, pilot)
+        file.write_text(FILE.replace("prompts_per_step: 8   # fits", "prompts_per_step: 99  # theirs"))
         screen._look_at_file()
         await settled(screen, pilot)
-        asked = screen.app.screen
-        assert isinstance(asked, ChooseScreen)
-        assert "99" in asked.question
-        await pilot.press(key)
+        assert pilot.app.screen is screen, "no box, whatever is typed"
+        assert "batch.prompts_per_step" in "".join(note.message for note in pilot.app._notifications)
+        await pilot.press("0")
         await settled(screen, pilot)
         batch = screen.session.config.batch
-        assert (batch.prompts_per_step, batch.responses_per_prompt) == (prompts, responses)
-        if key == "r":
-            await pilot.press("ctrl+z")
-            await settled(screen, pilot)
-            assert screen.session.config.batch.responses_per_prompt == 2
-        screen.action_save()
-        await pilot.pause()
-        assert screen.app.screen is screen
-        assert "responses_per_prompt: 2" in file.read_text()
+        assert (batch.prompts_per_step, batch.responses_per_prompt) == (99, 20)
+        await pilot.press("ctrl+s")
+        await settled(screen, pilot)
+        assert pilot.app.screen is screen
 
     drive(RlctlApp(session=Session.open(file)), act)
+    assert file.read_text() == FILE.replace("step: 8   # fits", "step: 99  # theirs").replace("prompt: 4", "prompt: 20")
+
+
+@pytest.mark.parametrize(("given", "prompts"), [("m", 16), ("t", 99)])
+def test_a_key_that_both_changed_is_a_line_until_it_is_asked_about(file: Path, given: str, prompts: int) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await edit(screen, pilot, "batch", "prompts_per_step")
+        await pilot.press("ctrl+u", "1")
+        await settled(screen, pilot)
+        file.write_text(FILE.replace("prompts_per_step: 8", "prompts_per_step: 99").replace("prompt: 4", "prompt: 5"))
+        screen._look_at_file()
+        await settled(screen, pilot)
+        assert pilot.app.screen is screen
+        assert "which also changed batch.prompts_per_step. r: " in text_of(pilot.app)
+        await pilot.press("6")
+        await settled(screen, pilot)
+        assert screen.session.config.batch.prompts_per_step == 16, "what is typed is typed"
+        await pilot.press("escape", "r")
+        await settled(screen, pilot)
+        asked = pilot.app.screen
+        assert isinstance(asked, ChooseScreen)
+        assert "batch.prompts_per_step: the file has 99, here is 16" in asked.question
+        assert "+  prompts_per_step: 99" in asked.question
+        await answer(pilot, given)
+        await settled(screen, pilot)
+        batch = screen.session.config.batch
+        assert (batch.prompts_per_step, batch.responses_per_prompt) == (prompts, 5)
+        assert "changed by another program" not in text(screen, "#news")
+        await pilot.press("ctrl+s")
+        await settled(screen, pilot)
+        assert pilot.app.screen is screen
+
+    drive(RlctlApp(session=Session.open(file)), act)
+    assert f"prompts_per_step: {prompts} " in file.read_text()
+    assert "responses_per_prompt: 5" in file.read_text()
+
+
+def test_a_save_joins_what_another_program_wrote_a_moment_ago(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        screen.session.set(("batch", "responses_per_prompt"), 2)
+        file.write_text(FILE.replace("seed: 1", "seed: 3"))
+        screen.action_save()
+        await settled(screen, pilot)
+        await settled(screen, pilot)
+        assert pilot.app.screen is screen
+
+    drive(RlctlApp(session=Session.open(file)), act)
+    assert file.read_text() == FILE.replace("seed: 1", "seed: 3").replace("prompt: 4", "prompt: 2")
+
+
+@pytest.mark.parametrize("text", [None, "rlctl: 1\nrun: {nam"])
+def test_a_file_that_is_gone_or_broken_is_a_line_and_saved_over_only_after_a_question(
+    file: Path, text: str | None
+) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        screen.session.set(("batch", "responses_per_prompt"), 2)
+        file.unlink() if text is None else file.write_text(text)
+        screen._look_at_file()
+        await settled(screen, pilot)
+        assert pilot.app.screen is screen
+        assert ("is gone" if text is None else "cannot be read now") in text_of(pilot.app)
+        screen.action_save()
+        await settled(pilot.app.screen, pilot)
+        assert isinstance(pilot.app.screen, ChooseScreen)
+        await answer(pilot, "k")
+        await settled(screen, pilot)
+        await settled(screen, pilot)
+
+    drive(RlctlApp(session=Session.open(file)), act)
+    assert "responses_per_prompt: 2" in file.read_text()
 
 
 def test_a_config_that_was_never_saved_is_offered_again(file: Path) -> None:
@@ -199,7 +267,7 @@ def test_a_config_that_was_never_saved_is_offered_again(file: Path) -> None:
 
     async def act(screen: Any, pilot: Any) -> None:
         assert isinstance(screen, ChooseScreen)
-        await pilot.press("t")
+        await answer(pilot, "t")
         await pilot.pause()
         editor = screen.app.screen
         await settled(editor, pilot)

@@ -44,6 +44,9 @@ def test_a_verl_script_is_ported_to_roll(tmp_path: Path) -> None:
         app.sees("train.optimizer.lr")
         app.press("Enter")
         app.sees("train.sh:2")
+        app.type("7")  # on the line, no key changes the value
+        app.press("e")
+        app.sees("EDIT")
         app.press("End", "C-u")
         app.type("5.0e-6")
         app.sees("train.sh ●")
@@ -101,7 +104,7 @@ def test_what_was_typed_before_a_kill_is_offered_and_taken_up(tmp_path: Path) ->
         app.sees("Base of all random streams")
         app.press("Enter")
         app.sees("run.yaml:2")
-        app.press("End", "BSpace")
+        app.press("e", "End", "BSpace")
         app.type("77")
         app.sees("run.yaml ●", "77")
         wait_until_kept(tmp_path)
@@ -110,7 +113,7 @@ def test_what_was_typed_before_a_kill_is_offered_and_taken_up(tmp_path: Path) ->
     assert file.read_text() == FILE
     with terminal(tmp_path, "run.yaml") as app:
         app.sees("run.seed = 77", "Restore")
-        app.press("t")
+        app.answer("Down", "Enter")
         app.sees("run.yaml ●")
         app.press("C-s")
         app.sees("saved")

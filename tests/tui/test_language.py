@@ -26,7 +26,7 @@ from rlctl.common.report_lines import Cause
 from rlctl.config import Config, chinese, config_from
 from rlctl.config.inspect import walk
 from rlctl.runtime.reporting.metrics import METRICS
-from rlctl.tui.language import WORD, shortened
+from rlctl.tui.language import WORD, shortened, told_apart
 from rlctl.tui.panes import findings
 from rlctl.tui.screens.monitor import PANES
 from rlctl.tui.widgets.pages import numbered
@@ -143,6 +143,19 @@ def test_a_pasted_text_is_shortened_in_no_time() -> None:
     assert shortened("数学" * 50_000, 11) == "数学…学数学"
     assert shortened("abcdef", 0) == "a…f"
     assert time.process_time() - began < 5
+
+
+def test_two_values_are_cut_where_they_are_alike() -> None:
+    """Both were cut at the same place, so that nothing told them apart."""
+    one, other = (f"/mnt/models/{'deep/' * 20}step-{step}/final" for step in (100, 200))
+    for cells in (12, 20, 40, 60):
+        pair = told_apart(one, other, cells)
+        assert pair[0] != pair[1]
+        assert all(cell_len(text) <= cells and "…" in text for text in pair)
+    assert told_apart("short", "other", 20) == ("short", "other")
+    ours, theirs = told_apart("中文" * 40 + "一", "中文" * 40 + "二", 21)
+    assert (ours[-1], theirs[-1]) == ("一", "二")
+    assert max(map(cell_len, (ours, theirs))) <= 21
 
 
 def test_lines_of_chinese_are_broken_between_characters(monkeypatch: pytest.MonkeyPatch) -> None:

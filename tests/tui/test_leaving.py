@@ -10,8 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-from textual.events import Key
+from textual.widgets import Button
 
 from rlctl.editing.session import Session
 from rlctl.runs.launching import Launched
@@ -52,8 +51,7 @@ def test_escape_pressed_again_and_again_ends_at_the_start_page(file: Path) -> No
     drive(RlctlApp(session=Session.open(file)), act)
 
 
-@pytest.mark.parametrize("key", ["l", "d"])
-def test_an_answer_that_is_given_twice_closes_one_box(file: Path, key: str) -> None:
+def test_an_answer_that_is_given_twice_closes_one_box(file: Path) -> None:
     """Textual takes the uppermost screen away for each: of three answers the last one would end the app."""
 
     async def act(screen: Any, pilot: Any) -> None:
@@ -62,10 +60,10 @@ def test_an_answer_that_is_given_twice_closes_one_box(file: Path, key: str) -> N
         pilot.app.push_screen(box, answers.append)
         await settled(box, pilot)
         for _ in range(3):
-            box.on_key(Key(key, key))
+            box.query_one("#answer-1", Button).post_message(Button.Pressed(box.query_one("#answer-1", Button)))
         await settled(screen, pilot)
         assert pilot.app.screen is screen
-        assert answers == [key]
+        assert answers == ["d"]
 
     drive(RlctlApp(session=Session.open(file)), act)
 

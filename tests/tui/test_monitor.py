@@ -32,7 +32,7 @@ from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.metric_grid import MetricGrid
 from rlctl.tui.widgets.metric_plot import MetricPlot
 from rlctl.tui.widgets.spark import Spark
-from tests.tui.conftest import drive, settled, text, text_of, writer
+from tests.tui.conftest import agree, drive, settled, text, text_of, writer
 
 
 @pytest.fixture
@@ -289,12 +289,12 @@ def test_stopping_asks_first(run: Path) -> None:
     async def act(screen: MonitorScreen, pilot: Any) -> None:
         await pilot.press("S")
         await pilot.pause()
-        await pilot.press("n")
+        await pilot.press("enter")
         await pilot.pause()
         assert not (run / STOP_FILE).exists()
         await pilot.press("S")
         await pilot.pause()
-        await pilot.press("y")
+        await agree(pilot)
         await pilot.pause()
         assert (run / STOP_FILE).exists()
 

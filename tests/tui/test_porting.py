@@ -29,7 +29,7 @@ from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.section_tree import SectionTree
-from tests.tui.conftest import drive, settled, text, text_of
+from tests.tui.conftest import drive, edit, settled, text, text_of
 from tests.tui.test_editor import FILE, row
 
 FILE = FILE + "schedule: {total_epochs: 2}\n"
@@ -256,8 +256,7 @@ def test_the_counts_of_the_head_are_seen_however_long_the_name_is(file: Path) ->
 
 def test_keys_that_come_at_once_go_where_they_are_meant_to(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        await screen.jump(("run", "seed"))
-        await pilot.pause()
+        await edit(screen, pilot, "run", "seed")
         await burst(screen, pilot, "end", "backspace", "7", "7", "ctrl+s", "f12", "end", "ctrl+u", *"new.yaml", "enter")
         await settled(screen, pilot)
         assert screen.app.screen is screen
@@ -281,7 +280,7 @@ def test_a_save_is_written_before_the_save_under_another_name_after_it(
     monkeypatch.setattr(Session, "draft", slow)
 
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        await screen.jump(("run", "seed"))
+        await edit(screen, pilot, "run", "seed")
         await burst(screen, pilot, "end", "7", "ctrl+s", "f12", "end", "ctrl+u", *"new.yaml", "enter")
         await settled(screen, pilot)
 
@@ -300,7 +299,7 @@ def test_a_search_typed_at_once_is_whole(file: Path) -> None:
 
 def test_enter_goes_to_what_was_typed_however_fast_and_so_do_the_keys_after_it(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        await burst(screen, pilot, "slash", *"run.seed", "enter", "end", "backspace", "7")
+        await burst(screen, pilot, "slash", *"run.seed", "enter", "e", "end", "backspace", "7")
         assert screen.query_one("#search", Input).value == "run.seed"
         assert next(field.view.path for field in screen.rows) == ("run", "seed")
         assert screen.session.config.run.seed == 7
@@ -310,7 +309,7 @@ def test_enter_goes_to_what_was_typed_however_fast_and_so_do_the_keys_after_it(f
 
 def test_keys_after_a_page_was_asked_for_are_the_pages(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        await screen.jump(("run", "name"))
+        await edit(screen, pilot, "run", "name")
         await burst(screen, pilot, "alt+4", "n", "n")
         assert screen.query_one("#preview-dialect", Select).value == "roll"
         assert screen.session.config.run.name == "demo"
@@ -323,7 +322,7 @@ def test_findings_are_at_hand_once_one_goes_there(file: Path) -> None:
         screen.session.set(("batch", "mini_batch_responses"), 5)
         screen.renew()
         await settled(screen, pilot)
-        await screen.jump(("run", "name"))
+        await edit(screen, pilot, "run", "name")
         await pilot.press("alt+2")  # out of a field, where digits are text
         await settled(screen, pilot)
         assert screen.query_one("#finding-list", OptionList).highlighted == 1, "the first one, below its heading"
@@ -334,7 +333,7 @@ def test_findings_are_at_hand_once_one_goes_there(file: Path) -> None:
 
 def test_alt_and_a_digit_lead_to_a_page_in_terminals_that_send_an_escape_before_the_digit(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        await screen.jump(("run", "name"))
+        await edit(screen, pilot, "run", "name")
         terminal = XTermParser()
         for event in [*terminal.feed("\x1b3"), *terminal.feed("")]:  # nothing comes after it
             screen.app.post_message(event)
@@ -396,8 +395,7 @@ def test_the_keys_of_a_stage_are_fields(file: Path) -> None:
         shown = [".".join(map(str, field.view.path[2:])) for field in screen.rows]
         assert shown[:2] == ["name", "schedule.total_epochs"]  # what it says; lists of the stage come after
         assert "batch.prompts_per_step" not in shown
-        assert await screen.jump(("stages", 0, "schedule", "total_epochs"))
-        await settled(screen, pilot)
+        await edit(screen, pilot, "stages", 0, "schedule", "total_epochs")
         await pilot.press("end", "backspace", "3", "ctrl+s")
         await settled(screen, pilot)
 

@@ -19,7 +19,7 @@ from rlctl.tui.dialogs.ask import AskScreen, ChooseScreen, Tick
 from rlctl.tui.dialogs.save_as import SaveAsScreen
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.widgets.field_row import FieldRow
-from tests.tui.conftest import drive, settled, text, text_of
+from tests.tui.conftest import agree, answer, drive, settled, text, text_of
 
 FILE = """\
 data: {train_files: train.parquet, train_batch_size: 96}
@@ -70,7 +70,7 @@ async def asked(pilot: Any, *keys: str) -> ChooseScreen:
 def test_nothing_is_written_before_the_answer(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await change(screen, pilot, MINI, 400)
-        for leave in ("c", "escape"):
+        for leave in ("enter", "escape"):
             asking = await asked(pilot, "ctrl+s")
             assert f"{MINI}: 400 → 399" in asking.question
             await pilot.press(leave)
@@ -78,7 +78,7 @@ def test_nothing_is_written_before_the_answer(file: Path) -> None:
             assert file.read_text() == FILE
             assert screen.session.is_changed
         await asked(pilot, "ctrl+s")
-        await pilot.press("t")
+        await answer(pilot, "t")
         await until(pilot, lambda: not screen.session.is_changed)
         assert screen.session.config.batch.mini_batch_responses == 399
         assert screen.session.lost == []
@@ -93,12 +93,12 @@ def test_a_write_protected_file_is_saved_over_only_after_a_question(file: Path) 
     file.chmod(0o444)
 
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        for answer, written in (("n", FILE), ("y", FILE.replace("size: 96", "size: 64"))):
+        for says, written in (("escape", FILE), ("yes", FILE.replace("size: 96", "size: 64"))):
             await change(screen, pilot, "batch.prompts_per_step", 64)
             await pilot.press("ctrl+s")
             await until(pilot, lambda: isinstance(pilot.app.screen, AskScreen))
             assert f"{file} is write-protected. Overwrite it?" in pilot.app.screen.question
-            await pilot.press(answer)
+            await (agree(pilot) if says == "yes" else pilot.press(says))
             await until(pilot, lambda written=written: pilot.app.screen is screen and file.read_text() == written)
         assert not screen.session.is_changed
         await settled(screen, pilot)
@@ -128,10 +128,9 @@ def test_a_save_that_failed_does_not_cover_the_box_that_saves_elsewhere(
 def test_the_cursor_stays_when_the_file_says_otherwise(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await screen.jump(parse_dotted(MINI))
-        await pilot.press("escape")
         await change(screen, pilot, MINI, 400)
         await asked(pilot, "ctrl+s")
-        await pilot.press("t")
+        await answer(pilot, "t")
         await until(pilot, lambda: not screen.session.is_changed)
         await settled(screen, pilot)
         assert isinstance(screen.focused, FieldRow)
@@ -159,7 +158,7 @@ def test_values_that_the_user_keeps_are_not_asked_about_twice(file: Path) -> Non
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await change(screen, pilot, MINI, 400)
         await asked(pilot, "ctrl+s")
-        await pilot.press("k")
+        await answer(pilot, "k")
         await until(pilot, lambda: not screen.session.is_changed)
         assert screen.session.config.batch.mini_batch_responses == 400
         await change(screen, pilot, "data.seed", 5)
@@ -182,13 +181,13 @@ def test_a_variable_of_a_script_is_asked_about(tmp_path: Path) -> None:
         question = (await asked(pilot, "ctrl+s")).question
         assert "line 5: data.max_response_length=${long}" in question
         assert "batch.micro_batch.size: 1024 → 2048" in question
-        await pilot.press("v")
+        await answer(pilot, "v")
         await until(pilot, lambda: script.read_text() == followed)
         assert screen.session.config.batch.micro_batch.size == 2048
         await settled(screen, pilot)
         await change(screen, pilot, "rollout.max_response_tokens", 512)
         await asked(pilot, "ctrl+s")
-        await pilot.press("u")
+        await answer(pilot, "u")
         await until(pilot, lambda: script.read_text() != followed)
 
     drive(RlctlApp(session=Session.open(script)), act)
@@ -224,19 +223,19 @@ def test_saving_asks_before_it_changes_a_key_that_was_not_edited(file: Path) -> 
         await change(screen, pilot, "batch.responses_per_prompt", 14)
         asking = await asked(pilot, "ctrl+s")
         assert f"actor_rollout_ref.actor.ppo_mini_batch_size: 32 → 16   ({MINI} = 224)" in asking.question
-        assert [key for key, _ in asking.answers] == ["k", "s", "c"]
+        assert [key for key, _ in asking.answers] == ["k", "s"]
         assert asking.answers[0][1] == f"Keep 32 and set {MINI} = 448"
         await pilot.press("escape")
         await until(pilot, lambda: pilot.app.screen is screen)
         assert file.read_text() == FILE
         await asked(pilot, "ctrl+s")
-        await pilot.press("k")
+        await answer(pilot, "k")
         await until(pilot, lambda: not screen.session.is_changed)
         assert file.read_text() == FILE.replace("n: 7", "n: 14")
         assert screen.session.config.batch.mini_batch_responses == 448
         await change(screen, pilot, "batch.responses_per_prompt", 7)
         await asked(pilot, "ctrl+s")
-        await pilot.press("s")
+        await answer(pilot, "s")
         await until(pilot, lambda: not screen.session.is_changed)
         assert file.read_text() == FILE.replace("size: 32", "size: 64")
 
@@ -263,7 +262,7 @@ def test_saving_says_which_key_cannot_stay(file: Path, monkeypatch: pytest.Monke
         await change(screen, pilot, "batch.responses_per_prompt", 14)
         asking = await asked(pilot, "ctrl+s")
         assert f"ppo_mini_batch_size cannot stay 32: no value of {MINI} means it now" in asking.question
-        assert [key for key, _ in asking.answers] == ["s", "c"]
+        assert [key for key, _ in asking.answers] == ["s"]
 
     drive(RlctlApp(session=Session.open(file)), act)
 
@@ -289,7 +288,7 @@ def test_a_fix_that_keeps_a_key_of_the_file_is_offered(file: Path) -> None:
             f"{MINI} = 256",
             f"{MINI} = 512   keeps ppo_mini_batch_size = 32",
         ]
-        await pilot.press("3")
+        await answer(pilot, "3")
         await until(pilot, lambda: screen.session.config.batch.mini_batch_responses == 512)
         await settled(screen, pilot)
 

@@ -1,4 +1,8 @@
-"""Questions in a box over the screen: yes or no, one of several answers, a text of several lines."""
+"""Questions in a box over the screen: yes or no, one of several answers, a text of several lines.
+
+An answer is chosen with the arrows and given with Enter; no letter or digit answers, because it may have been meant for a field.
+The answer that has the cursor first is the one that changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.events import Key
 from textual.widgets import Button, Checkbox, Static, TextArea
 
 from rlctl.common.errors import RlctlError
@@ -35,12 +38,19 @@ class Tick(Checkbox):
         return super().render()
 
 
+ARROWS = (
+    Binding("up,left", "app.focus_previous", say("Answer before"), id="ask.before", show=False),
+    Binding("down,right", "app.focus_next", say("Answer after"), id="ask.after", show=False),
+)
+"""Between the answers of a question."""
+
+
 class AskScreen(Dialog[bool]):
-    """A question; the answer that changes nothing is the one that is chosen first."""
+    """A question to be answered with yes or no."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,n", "answer(False)", say("No"), id="ask.no"),
-        Binding("y", "answer(True)", say("Yes"), id="ask.yes"),
+        Binding("escape", "answer(False)", say("No"), id="ask.no"),
+        *ARROWS,
     ]
 
     def __init__(self, question: str, yes: str) -> None:
@@ -51,8 +61,8 @@ class AskScreen(Dialog[bool]):
         with Vertical(classes="box"):
             yield Static(self.question, markup=False)
             with Horizontal(classes="buttons"):
-                yield Button(say("No (n)"), id="no")
-                yield Button(f"{self.yes} (y)", id="yes", variant="warning")
+                yield Button(say("No (esc)"), id="no")
+                yield Button(self.yes.replace("[", "\\["), id="yes", variant="warning")
 
     @on(Button.Pressed)
     def _pressed(self, message: Button.Pressed) -> None:
@@ -63,7 +73,7 @@ class AskScreen(Dialog[bool]):
 
 
 class ChooseScreen(Dialog["str | None"]):
-    """A question with several answers, each with a key; escape gives none."""
+    """A question with several answers; escape gives none."""
 
     DEFAULT_CSS = """
     ChooseScreen { align: center middle; }
@@ -76,12 +86,18 @@ class ChooseScreen(Dialog["str | None"]):
         Binding("escape", "dismiss", say("Cancel"), id="choose.cancel"),
         Binding("pageup", "read(-1)", say("Scroll up"), id="choose.up"),
         Binding("pagedown", "read(1)", say("Scroll down"), id="choose.down"),
+        *ARROWS,
     ]
 
-    def __init__(self, question: str, answers: Sequence[tuple[str, str]]) -> None:
-        """``answers``: a key and a text each; the key is what comes back."""
+    def __init__(self, question: str, answers: Sequence[tuple[str, str]], none: str = say("Cancel")) -> None:
+        """
+        Args:
+            question: what is asked.
+            answers: a name and a text each; the name is what comes back.
+            none: the text of no answer, which is the first one.
+        """
         super().__init__()
-        self.question, self.answers = question, answers
+        self.question, self.answers, self.none = question, answers, none
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
@@ -89,8 +105,9 @@ class ChooseScreen(Dialog["str | None"]):
             if self.question.count("\n") > LONG:
                 yield Static(say("page up and page down scroll it"), classes="paged", markup=False)
             with Vertical(classes="answers"):
-                for number, (key, text) in enumerate(self.answers):
-                    yield Button(f"{text} ({key})".replace("[", "\\["), name=key, id=f"answer-{number}", compact=True)
+                yield Button(f"{self.none} (esc)".replace("[", "\\["), id="answer-none", compact=True)
+                for number, (name, text) in enumerate(self.answers):
+                    yield Button(text.replace("[", "\\["), name=name, id=f"answer-{number}", compact=True)
 
     @on(Button.Pressed)
     def _pressed(self, message: Button.Pressed) -> None:
@@ -100,20 +117,11 @@ class ChooseScreen(Dialog["str | None"]):
         """Scroll a question that is longer than its box."""
         turn_page(self.query_one(VerticalScroll), way)
 
-    def key_up(self) -> None:
-        self.focus_previous()
-
-    def key_down(self) -> None:
-        self.focus_next()
-
-    def on_key(self, event: Key) -> None:
-        if event.key in [answer for answer, _ in self.answers]:
-            event.stop()  # the page below has a binding of the same key
-            self.dismiss(event.key)
-
 
 class TextScreen(Dialog[bool]):
     """A text of several lines; what is refused stays, with the reason."""
+
+    DEAF_SECONDS = 0
 
     DEFAULT_CSS = """
     TextScreen { align: center middle; }

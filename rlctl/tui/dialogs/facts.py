@@ -34,6 +34,7 @@ def in_app(text: str) -> str:
 class FactsScreen(Dialog[bool]):
     """The facts of a session: plan, preview and saving go by them."""
 
+    DEAF_SECONDS = 0
     DEFAULT_CSS = """
     FactsScreen { align: center middle; }
     FactsScreen Label { width: 100%; margin-top: 1; }

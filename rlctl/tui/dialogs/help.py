@@ -22,6 +22,7 @@ NARROW = 70
 class HelpScreen(Dialog[None]):
     """The keys of another screen, grouped by whose they are."""
 
+    DEAF_SECONDS = 0
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }
     HelpScreen > VerticalScroll {

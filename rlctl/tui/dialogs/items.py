@@ -37,7 +37,7 @@ class ItemsScreen(Dialog["KeyPath | None"]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a,insert", "add", say("Add"), id="items.add"),
-        Binding("d,delete", "remove", say("Remove"), id="items.remove"),
+        Binding("delete", "remove", say("Remove"), id="items.remove"),
         Binding("K,shift+up", "move(-1)", say("Up"), id="items.up"),
         Binding("J,shift+down", "move(1)", say("Down"), id="items.down"),
         Binding("e", "text", say("As text"), id="items.text"),
@@ -48,6 +48,8 @@ class ItemsScreen(Dialog["KeyPath | None"]):
     def __init__(self, session: Session, path: KeyPath) -> None:
         super().__init__()
         self.session, self.path = session, path
+        self._begun = len(session.changes)
+        """How many changes there were before: those are not taken back here, where they cannot be seen."""
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -103,8 +105,11 @@ class ItemsScreen(Dialog["KeyPath | None"]):
             self._try(lambda: items.move(self.session, self.path, at, by), target)
 
     def action_undo(self) -> None:
-        self.session.undo()
-        self._show(self._at)
+        if len(self.session.changes) > self._begun:
+            self.session.undo()
+            self._show(self._at)
+        else:
+            self.notify(say("nothing to undo"))
 
     def action_text(self) -> None:
         if self.items:
@@ -138,6 +143,7 @@ class ItemsScreen(Dialog["KeyPath | None"]):
 class NewItemScreen(Dialog["KeyPath | None"]):
     """What a new item needs: which of several it is, and the fields without a default."""
 
+    DEAF_SECONDS = 0
     DEFAULT_CSS = """
     NewItemScreen { align: center middle; }
     NewItemScreen VerticalScroll { height: auto; max-height: 60vh; }

@@ -15,6 +15,7 @@ from rlctl.tui.language import say
 class OpeningScreen(Dialog[None]):
     """Stands over the screen that asked, so that no key goes to it, until what is read takes its place."""
 
+    DEAF_SECONDS = 0
     DEFAULT_CSS = """
     OpeningScreen { align: center middle; }
     OpeningScreen > Static { width: auto; height: auto; padding: 1 3; border: round $primary; background: $background; }

@@ -26,7 +26,7 @@ from rlctl.editing.session import Session
 from rlctl.tui.dialogs.ask import Tick, turn_page
 from rlctl.tui.dialogs.dialog import Dialog
 from rlctl.tui.dialogs.facts import FactsScreen, in_app
-from rlctl.tui.language import say, shortened
+from rlctl.tui.language import say, told_apart
 from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.path_suggester import PathSuggester
 
@@ -46,6 +46,7 @@ class Named:
 class SaveAsScreen(Dialog["Named | None"]):
     """Asks for the name and the dialect, and lists beforehand everything that the file would say otherwise."""
 
+    DEAF_SECONDS = 0
     DEFAULT_CSS = """
     SaveAsScreen { align: center middle; }
     SaveAsScreen Line, SaveAsScreen Select { margin-bottom: 1; }
@@ -214,6 +215,6 @@ def lines_of(found: Outlook) -> Iterator[str]:
 
 
 def _line(one: Deviation) -> str:
-    wanted, said = (shortened(value.replace("\n", " "), LONGEST) for value in (one.wanted, one.said))
+    wanted, said = told_apart(one.wanted.replace("\n", " "), one.said.replace("\n", " "), LONGEST)
     became = f": {wanted} → {said}" if said else f": {wanted}" if wanted else ""
     return f"{one.key}{became}" + (f" ({one.reason})" if one.reason else "")

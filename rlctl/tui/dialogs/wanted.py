@@ -20,6 +20,7 @@ from rlctl.tui.widgets.line import Line
 class WantedScreen(Dialog["dict[str, str] | None"]):
     """A value for each, to begin with what was said before; what comes back is what the script is read with."""
 
+    DEAF_SECONDS = 0
     DEFAULT_CSS = """
     WantedScreen { align: center middle; }
     WantedScreen #wanted-told { height: auto; max-height: 30vh; }

@@ -159,7 +159,9 @@ class LogsPane(Pane):
         count = len(view.lines)
         parts = [say("1 line") if count == 1 else say("{count} lines").format(count=count)]
         if self.level or self.query_one("#log-filter", Input).value:
-            parts[0] = say("{count} of {total} lines").format(count=count, total=len(self.tail.lines))
+            total = len(self.tail.lines)
+            told = say("{count} of 1 line") if total == 1 else say("{count} of {total} lines")
+            parts[0] = told.format(count=count, total=total)
         if self.level:
             parts.append(say("errors only"))
         if self.tail.skipped:

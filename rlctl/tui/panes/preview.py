@@ -25,12 +25,14 @@ from rlctl.editing.session import Session
 from rlctl.editing.values import text_of
 from rlctl.translation.difference import Difference
 from rlctl.translation.translate import Translation
-from rlctl.tui.language import say
+from rlctl.tui.language import say, shortened, told_apart
 from rlctl.tui.panes.editor import EditorPane
 from rlctl.tui.widgets.hanging import Hanging
 from rlctl.tui.widgets.marks import marked
 from rlctl.tui.widgets.port_table import LEAST, PortLine, drawn, heads, port_lines
 
+LONGEST = 60
+"""Most cells of a value."""
 DIALECTS = ("rlctl", "verl", "trinity", "roll")
 MARKS = {
     Bucket.UNKNOWN: "[$error bold]?[/]",
@@ -186,7 +188,8 @@ class PreviewPane(EditorPane):
                 done=len(asked) - len(open_ones), all=len(asked)
             )
         elif asked:
-            told = say("✓ all {all} decided: ready to save with S").format(all=len(asked))
+            told = say("✓ the only decision is made: ready to save with S")
+            told = told if len(asked) == 1 else say("✓ all {all} decided: ready to save with S").format(all=len(asked))
         elif self._keys:
             told = say("✓ nothing to decide: ready to save with S")
         self.query_one("#account-head", Static).update(marked("\n".join(filter(None, (told, self._shares)))))
@@ -328,15 +331,15 @@ def _entry_text(entry: Entry) -> str:
 
 
 def _short(value: Any) -> str:
-    text = text_of(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return shortened(text_of(value), LONGEST)
 
 
 def _meaning(found: list[Difference]) -> list[tuple[str, str]]:
-    return [
-        (item.key, escape(redacted(f"{item.key}: {_short(item.first.shown)} -> {_short(item.second.shown)}")))
-        for item in found
-    ]
+    lines = []
+    for item in found:
+        first, second = told_apart(text_of(item.first.shown), text_of(item.second.shown), LONGEST)
+        lines.append((item.key, escape(redacted(f"{item.key}: {first} -> {second}"))))
+    return lines
 
 
 def _lines(session: Session) -> list[tuple[str, str]]:

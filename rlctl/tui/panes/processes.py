@@ -165,6 +165,8 @@ def _head(processes: Sequence[Process], *, running: bool) -> str:
         return say("The run is not running: this is what its processes were last seen to use.")
     memory = sum(process.memory for process in processes) / (1 << 30)
     told = say("{alive} of {count} processes reported; {memory} GiB; Enter shows the log of one")
+    if len(processes) == 1:
+        told = say("{alive} of 1 process reported; {memory} GiB; Enter shows its log")
     return told.format(alive=alive(processes), count=len(processes), memory=f"{memory:.1f}")
 
 

@@ -22,7 +22,7 @@ from rlctl.monitor.metrics import operated
 from rlctl.monitor.samples import EVALUATION, SORTS, STEP, Group, Row, SampleIndex, rows_of, worst
 from rlctl.monitor.watching import RunView
 from rlctl.runs import RunInfo
-from rlctl.tui.language import say
+from rlctl.tui.language import plural, say
 from rlctl.tui.panes.pane import Pane
 from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.sample_texts import (
@@ -255,14 +255,14 @@ class SamplesPane(Pane):
                 say("prompt {number} of {source} over the steps").format(number=self.prompt[1], source=self.prompt[0])
             ]
         elif self.worst_of_run:
-            parts = [say("the worst of {count} steps").format(count=len(found.steps))]
+            parts = [plural(len(found.steps), later("the worst of 1 step"), later("the worst of {count} steps"))]
         elif found.step != found.steps[-1]:
             parts.append(say("newest is {step}").format(step=found.steps[-1]))
         if self._view is not None and len(self._view.stages) > 1:
             parts.insert(0, say("stage {name}").format(name=found.wanted.stage))
         rows = sum(isinstance(entry, Row) for entry in self.entries)
         parts += [
-            say("{count} responses").format(count=rows),
+            plural(rows, later("1 response"), later("{count} responses")),
             say(SORT_NAMES[self.sort or ("reward" if self.worst_of_run else None)]),
         ]
         if self._view is not None and self.kind == STEP and self.prompt is None and not self.worst_of_run:

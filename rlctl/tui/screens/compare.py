@@ -18,6 +18,7 @@ from textual.widgets import DataTable, Static, TabbedContent, TabPane, Tabs
 from rlctl.common.errors import RlctlError, shown
 from rlctl.monitor.watching import RunView
 from rlctl.tui.language import say
+from rlctl.tui.language import told_apart as cut_apart
 from rlctl.tui.navigation import navigation
 from rlctl.tui.screens.page import Page
 from rlctl.tui.widgets.footer import Footer
@@ -80,6 +81,10 @@ def told_apart(first: Path, second: Path) -> tuple[str, str]:
             break
         names = str(Path(*first.parts[-count:])), str(Path(*second.parts[-count:]))
     return names
+
+
+LONGEST = 60
+"""Most cells of a value in the table; the panel below it has the whole."""
 
 
 class CompareScreen(Page):
@@ -155,7 +160,8 @@ class CompareScreen(Page):
         table = self.query_one(DataTable)
         table.add_columns(say("key"), *map(Text, self._names))
         for item in compared.differences:
-            table.add_row(*map(Text, (item.key, _shown(item.first.value), _shown(item.second.value))))
+            values = cut_apart(_shown(item.first.value), _shown(item.second.value), LONGEST)
+            table.add_row(*map(Text, (item.key, *values)))
         if compared.sources:
             self.query_one(MetricBrowser).show(compared.sources)
             known = {name for source in compared.sources for name in source.stage.steps.columns}

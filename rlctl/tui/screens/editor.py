@@ -22,6 +22,7 @@ from textual.timer import Timer
 from textual.widgets import Button, Input, OptionList, Static, TabbedContent, TabPane, TextArea
 
 from rlctl.common.errors import ConfigError, RlctlError
+from rlctl.common.language import later
 from rlctl.common.report import Finding, Fix, Level
 from rlctl.documents import KeyPath, dotted
 from rlctl.editing import recovery
@@ -32,7 +33,9 @@ from rlctl.editing.stage_fields import StageForm
 from rlctl.editing.values import NULL, value_of
 from rlctl.planning.batch_table import rows_by_stage
 from rlctl.tui.dialogs.ask import ChooseScreen
-from rlctl.tui.language import say, shortened
+from rlctl.tui.dialogs.machines import MachinesScreen
+from rlctl.tui.language import plural, say, shortened
+from rlctl.tui.navigation import navigation
 from rlctl.tui.panes.editor import EditorPane
 from rlctl.tui.panes.findings import FindingsPane, counted, path_of
 from rlctl.tui.panes.help import HelpPane, hint
@@ -142,10 +145,14 @@ class EditorScreen(EditorFiles):
     EditorScreen #form { height: 1fr; }
     EditorScreen #flow { height: auto; max-height: 16; border-top: solid $border-blurred; padding-right: 1; display: none; }
     EditorScreen.-flow #flow { display: block; }
+    EditorScreen.-editing #middle {
+        border-subtitle-color: $background; border-subtitle-background: $primary; border-subtitle-style: bold;
+    }
     EditorScreen #hint {
         height: 2; color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; display: none;
     }
     EditorScreen.-hint #hint { display: block; }
+    EditorScreen #news { height: auto; padding: 0 1; color: $warning; text-style: bold; display: none; }
     EditorScreen .folded { width: 100%; }
     EditorScreen TabPane { padding: 0; }
     EditorScreen.-narrow #side, EditorScreen.-narrow #beside { display: none; }
@@ -184,6 +191,10 @@ class EditorScreen(EditorFiles):
             tooltip=say("Show the side pane next to the form, alone, or not at all"),
         ),
         Binding("f5", "beside", say("Beside"), id="edit.beside_too", show=False),
+        Binding(
+            "m", "machines", say("Pick GPUs"), id="edit.machines",
+            tooltip=say("Choose the GPUs that the plan is for, to see whether the config fits"),
+        ),
         *(
             Binding(str(number), f"tab('{name}')", title, id=f"edit.tab_{name}", show=False, tooltip=told)
             for number, (name, title, _, told) in enumerate(TABS, start=1)
@@ -229,6 +240,7 @@ class EditorScreen(EditorFiles):
         self._state = 0
         self._is_checked = False
         """Whether the checks have said something yet: before, nothing is told of errors."""
+        self._shown_columns: Columns | None = None
         self._columns_width = 0
         """Cells of the form for which its columns were laid out."""
         self.is_moving = False
@@ -236,6 +248,7 @@ class EditorScreen(EditorFiles):
 
     def compose(self) -> ComposeResult:
         yield Head()
+        yield Static("", id="news", markup=False)
         with Horizontal(id="body"):
             yield Sections()
             with Vertical(id="middle", classes="panel"):
@@ -324,7 +337,9 @@ class EditorScreen(EditorFiles):
             if not rows:
                 rows.append(Static(say("no matching field") if searching else self._inside(), markup=False))
             if folded:
-                told = say("{count} fields that this run does not use: show").format(count=folded)
+                one = later("1 field that this run does not use: show")
+                many = later("{count} fields that this run does not use: show")
+                told = plural(folded, one, many)
                 rows.append(Button(told, classes="folded", compact=True))
             form = self.query_one("#form", VerticalScroll)
             self._keep_drafts()
@@ -374,7 +389,12 @@ class EditorScreen(EditorFiles):
         changed = sum(view.changed for view in views)
         told = say("1 field, {changed} set") if len(views) == 1 else say("{count} fields, {changed} set")
         panel.border_subtitle = told.format(count=len(views), changed=changed)
-        self.query_one("#columns", Static).update(columns.head() if columns is not None else "", layout=False)
+        is_typed = self.has_class("-editing")
+        if is_typed:
+            panel.border_subtitle = say("EDIT: type the value, Enter or Esc ends it")
+        self._shown_columns = columns
+        head = columns.head(is_typed=is_typed) if columns is not None else ""
+        self.query_one("#columns", Static).update(head, layout=False)
 
     def _inside(self) -> str:
         """What stands for the fields of a section that holds only sections."""
@@ -515,6 +535,15 @@ class EditorScreen(EditorFiles):
     def findings(self) -> list[Finding]:
         return self.query_one(FindingsPane).findings
 
+    @on(FieldRow.Editing)
+    def _show_mode(self) -> None:
+        """Say in the border, and above the values, that letters go into one of them now."""
+        is_typed = self.is_typed_in
+        if is_typed == self.has_class("-editing"):
+            return
+        self.set_class(is_typed, "-editing")
+        self._show_frame([row.view for row in self.rows], self._shown_columns)
+
     @on(FieldRow.Looked)
     def _look_at(self, message: FieldRow.Looked) -> None:
         self._looked = message.view
@@ -620,9 +649,13 @@ class EditorScreen(EditorFiles):
     async def _show_form_around(self, path: KeyPath) -> None:
         """Show the form anew, as fields came or went, with the cursor where it was."""
         await self._show_form()
+        self._focus_line(path)
+
+    def _focus_line(self, path: KeyPath) -> None:
+        """Put the cursor on the line of a field; only a key leads into its value."""
         for row in self.rows:
             if row.view.path == path:
-                row.focus_field()
+                row.focus()
                 row.scroll_visible(animate=False)
 
     @on(EditorPane.Jump)
@@ -631,7 +664,14 @@ class EditorScreen(EditorFiles):
             self.notify(say("{key} is no field of this config").format(key=dotted(message.path)), markup=False)
 
     async def jump(self, path: KeyPath) -> bool:
-        """Show the field at a path, or the nearest above it; whether there is one."""
+        """Show the field at a path, or the nearest above it, and put the cursor on its line; whether there is one."""
+        self.is_moving = True  # a key that comes meanwhile is for the field that is gone to
+        try:
+            return await self._jump_to(path)
+        finally:
+            self.app.call_later(self._arrived)
+
+    async def _jump_to(self, path: KeyPath) -> bool:
         known = self._by_path
         if path not in known and any(view.section == path for view in self.views):
             await self.show_section(path)
@@ -692,13 +732,15 @@ class EditorScreen(EditorFiles):
     async def _after(self, changes: tuple[Change, ...], told: str) -> None:
         change = changes[-1]
         shown = [row.view.path for row in self.rows]
-        focused = self.focused is not None and bool(self.query("#form").first().query("*:focus"))
+        here = next((row for row in self.rows if row.has_focus or row.is_edited), None)
         self.renew(discard_typed=True)
         self.notify(told.format(label=shortened(change.label, TOLD)), markup=False)
         if change.path and change.path not in shown:
             await self.jump(change.path)
         elif shown != [view.path for view in self._wanted()[0]]:
-            await (self._show_form_around(change.path) if focused else self._show_form())
+            await (self._show_form_around(change.path) if here is not None else self._show_form())
+        elif here is not None and here.view.path != change.path:
+            self._focus_line(change.path)
 
     async def action_undo(self) -> None:
         self.app.clear_notifications()  # those of the keys before would cover the form
@@ -719,7 +761,8 @@ class EditorScreen(EditorFiles):
             self.notify(say("nothing to redo"))
 
     async def action_reset(self) -> None:
-        view = self._looked
+        """Give the field under the cursor its default; none where the cursor is elsewhere."""
+        view = self.under_cursor()
         if not self._may_write():
             return
         if view is None:
@@ -755,6 +798,17 @@ class EditorScreen(EditorFiles):
                 self.add_class("-whole")
         else:
             self.query_one(PreviewPane).action_next()
+
+    def action_machines(self) -> None:
+        """Let a person choose the machines that the plan and the checks are for."""
+        app = navigation(self.app)
+
+        def chosen(text: str | None) -> None:
+            if text is not None:
+                app.machines = text
+                self.look_again()
+
+        self.app.push_screen(MachinesScreen(self.session.config, app.machines), chosen)
 
     def action_tab(self, name: str) -> None:
         self.query_one("#beside", TabbedContent).active = name
@@ -815,7 +869,7 @@ class EditorScreen(EditorFiles):
             self._picking.stop()
         await self._show_form()
         if rows := self.rows:
-            rows[0].focus_field()
+            rows[0].focus()
         self.app.call_later(self._arrived)
 
     async def action_leave(self) -> None:
@@ -843,7 +897,12 @@ class EditorScreen(EditorFiles):
         self.query_one(SectionTree).pick(path)
         await self._show_form()
         if rows := self.rows:
-            rows[0].focus_field()
+            rows[0].focus()
+
+    def under_cursor(self) -> FieldView | None:
+        """The field that has the cursor."""
+        around = [] if self.focused is None else self.focused.ancestors_with_self
+        return next((node.view for node in around if isinstance(node, FieldRow)), None)
 
     def looked_at(self) -> FieldView | None:
         """The field that a person is in, or was in last."""

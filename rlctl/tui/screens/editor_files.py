@@ -13,23 +13,25 @@ from typing import Any, ClassVar
 from textual import work
 from textual.binding import Binding, BindingType
 from textual.message import Message
+from textual.widgets import Static
 
 from rlctl.common.errors import DocumentError, RlctlError
 from rlctl.common.filenames import YAML_ENDINGS, expanded, is_file
+from rlctl.common.language import later
 from rlctl.common.messages.reasons import translated
 from rlctl.common.secrets import redacted
 from rlctl.documents import KeyPath, dotted, read_text
 from rlctl.editing import items, recovery
 from rlctl.editing.deviations import changes_training
 from rlctl.editing.fields import FieldView
-from rlctl.editing.session import Draft, SaveOverError, Session
+from rlctl.editing.session import Draft, FileChangedError, Merge, SaveOverError, Session
 from rlctl.editing.values import text_of
 from rlctl.tui.dialogs.ask import AskScreen, ChooseScreen, TextScreen
 from rlctl.tui.dialogs.facts import FactsScreen, in_app
 from rlctl.tui.dialogs.items import ItemsScreen
 from rlctl.tui.dialogs.save_as import Named, SaveAsScreen
 from rlctl.tui.external import edited
-from rlctl.tui.language import say, shortened
+from rlctl.tui.language import plural, say, shortened, told_apart
 from rlctl.tui.navigation import navigation
 from rlctl.tui.panes.preview import DIALECTS
 from rlctl.tui.screens.page import Page
@@ -91,13 +93,18 @@ class EditorFiles(Page):
             tooltip=say("Add facts that the config doesn't contain, such as the number of rows in the data"),
         ),
         Binding("f10", "facts", say("Facts"), id="edit.facts_too", show=False),
+        Binding(
+            "r", "review", say("Decide"), id="edit.review",
+            tooltip=say("See what another program changed in the file, and what becomes of it"),
+        ),
+        Binding("ctrl+r", "review", say("Decide"), id="edit.review_too", show=False),
     ]  # fmt: skip
 
     class OnDisk(Message):
-        """Somebody else wrote the file."""
+        """Another program wrote the file, or what it wrote is gone."""
 
-        def __init__(self, text: str, difference: str) -> None:
-            self.text, self.difference = text, difference
+        def __init__(self, text: str, found: Merge | RlctlError | None) -> None:
+            self.text, self.found = text, found
             super().__init__()
 
     class Drafted(Message):
@@ -117,7 +124,7 @@ class EditorFiles(Page):
         self._kept: list[tuple[str, Any, Any]] = []
         """What the file says otherwise, as the user knows: key, the value here, the one in the file."""
         self._told: str | None = None
-        """The text of the file that a person was asked about last."""
+        """The text that another program wrote, while it is not decided what becomes of it."""
 
     def is_useless(self, action: str) -> bool:
         return self.readonly and action in WRITING
@@ -130,8 +137,8 @@ class EditorFiles(Page):
         """Show the whole form again."""
         raise NotImplementedError
 
-    def looked_at(self) -> FieldView | None:
-        """The field that a person is in, or was in last."""
+    def under_cursor(self) -> FieldView | None:
+        """The field that has the cursor."""
         raise NotImplementedError
 
     async def jump(self, path: Any) -> bool:
@@ -152,6 +159,11 @@ class EditorFiles(Page):
         """Take what was typed a moment ago, and is on its way still."""
         raise NotImplementedError
 
+    @property
+    def is_typed_in(self) -> bool:
+        """Whether letters go into a field."""
+        return any(row.is_typed_in for row in self.query(FieldRow))
+
     def _is_whole(self) -> bool:
         """Whether what stands in the fields is what the config says; else a person is led to the one that is not."""
         self.take_typed()
@@ -160,7 +172,7 @@ class EditorFiles(Page):
             return True
         told = say("{key} has an invalid value: change it, or undo it with ctrl+z")
         self.notify(told.format(key=dotted(wrong.view.path)), severity="warning", markup=False)
-        wrong.focus_field()
+        wrong.focus()
         return False
 
     def action_facts(self) -> None:
@@ -182,8 +194,8 @@ class EditorFiles(Page):
         told = [say("There are changes that are not saved.")] if is_changed else []
         told += [say("{key} has an invalid value, which is not kept.").format(key=key) for key in invalid[:1]]
         answers = [("s", say("Save and leave"))] if is_changed else []
-        answers += [("l", say("Leave without them")), ("c", say("Stay"))]
-        self.app.push_screen(ChooseScreen("\n".join(told), answers), self._left)
+        answers += [("l", say("Leave without them"))]
+        self.app.push_screen(ChooseScreen("\n".join(told), answers, say("Stay")), self._left)
 
     def invalid_keys(self) -> list[str]:
         """The keys whose typed values do not fit: they are neither saved nor kept."""
@@ -229,6 +241,8 @@ class EditorFiles(Page):
     def _write(self, draft: Draft, after: Callable[[], Any], *, keep: bool, force: bool) -> None:
         try:
             path = self.session.save(draft, force=force)
+        except FileChangedError:
+            self._review(partial(self._save, after))
         except SaveOverError as error:
             self.app.push_screen(
                 AskScreen(
@@ -301,7 +315,6 @@ class EditorFiles(Page):
         answers = [
             *([("v", say("Edit the defaults: {names}").format(names=names))] if names else []),
             ("u", say("Replace the variables with the values; the variables then no longer set these keys")),
-            ("c", say("Do not save")),
         ]
 
         def answered(answer: str | None) -> None:
@@ -316,7 +329,12 @@ class EditorFiles(Page):
             elif answer == "u":
                 self._ask_side_effects(draft, writing)
 
-        self.app.push_screen(ChooseScreen(redacted("\n".join(told)), answers), answered)
+        self._ask_saving("\n".join(told), answers, answered)
+
+    def _ask_saving(
+        self, question: str, answers: list[tuple[str, str]], answered: Callable[[str | None], None]
+    ) -> None:
+        self.app.push_screen(ChooseScreen(redacted(question), answers, say("Do not save")), answered)
 
     def _ask_side_effects(self, draft: Draft, writing: Writing) -> None:
         """Ask before keys of the file change that you did not change: they count in units of one that you did."""
@@ -333,7 +351,6 @@ class EditorFiles(Page):
         answers = [
             *([("k", say("Keep {values} and set {kept}").format(values=values, kept=wanted))] if kept else []),
             ("s", say("Save these changes, too")),
-            ("c", say("Do not save")),
         ]
 
         def answered(answer: str | None) -> None:
@@ -358,7 +375,7 @@ class EditorFiles(Page):
                 if one.value_to_keep_key is None
             ),
         ]
-        self.app.push_screen(ChooseScreen(redacted("\n".join(told)), answers), answered)
+        self._ask_saving("\n".join(told), answers, answered)
 
     def _ask_lost(self, draft: Draft, writing: Writing) -> None:
         """Ask before a file is written that says something else than the config."""
@@ -372,14 +389,13 @@ class EditorFiles(Page):
         answers = [
             ("t", say("Save, and use the file's values here")),
             ("k", say("Save, and keep your values here")),
-            ("c", say("Do not save")),
         ]
 
         def answered(answer: str | None) -> None:
             if answer in ("t", "k"):
                 writing.write(draft, answer == "k")
 
-        self.app.push_screen(ChooseScreen(redacted(told), answers), answered)
+        self._ask_saving(told, answers, answered)
 
     def action_save_as(self) -> None:
         if self._may_write() and self._is_whole():
@@ -445,7 +461,7 @@ class EditorFiles(Page):
 
     async def action_open_field(self) -> None:
         """The items of a list or mapping, the whole text of anything else."""
-        view = self.looked_at()
+        view = self.under_cursor()
         if view is not None:
             self.open_field(view)
         else:
@@ -484,7 +500,7 @@ class EditorFiles(Page):
 
     def action_edit_field(self) -> None:
         """The field in the person's own editor."""
-        view = self.looked_at()
+        view = self.under_cursor()
         if view is None:
             self.notify(say("go to a field first"))
             return
@@ -526,9 +542,8 @@ class EditorFiles(Page):
             take(typed)
         except RlctlError as error:
             told = say("The edited text is not valid:\n{error}").format(error=error.shown)
-            answers = [("e", say("Edit it again")), ("g", say("Discard"))]
             self.app.push_screen(
-                ChooseScreen(told, answers),
+                ChooseScreen(told, [("g", say("Discard"))], say("Edit it again")),
                 lambda answer: self._outside(typed, name, take, refused=True) if answer != "g" else None,
             )
         else:
@@ -555,30 +570,122 @@ class EditorFiles(Page):
             text = read_text(file.path)
         except DocumentError:
             text = ""
-        if text == file.text or text == self._told:
+        if text == (file.text if self._told is None else self._told):
             return
-        try:
-            difference = "\n".join(session.changed_lines()[:LINES])
-        except RlctlError:  # it cannot be saved as it is now: what somebody else did can be told all the same
-            pair = (file.text.splitlines(), text.splitlines())
-            names = (say("as you opened it"), say("on disk"))
-            difference = "\n".join([*unified_diff(*pair, *names, lineterm="")][:LINES])
-        self.post_message(self.OnDisk(text, difference))
+        self.post_message(self.OnDisk(text, _looked_at(session) if text != file.text else None))
 
     def on_editor_files_on_disk(self, message: OnDisk) -> None:
+        """Join what another program wrote with what was changed here; say so where that needs an answer."""
         file = self.session.file
-        if self.app.screen is not self or file is None or message.text in (file.text, self._told):
+        if self.app.screen is not self or file is None:
             return
-        self._told = message.text
-        gone = say("{path} is gone.") if not message.text else say("{path} was changed by another program.")
-        told = f"{gone.format(path=file.path)}\n\n{message.difference}"
-        answers = [
-            *([("r", say("Load the version on disk; undo restores yours"))] if message.text else []),
-            ("k", say("Keep mine: saving overwrites the file")),
-        ]
-        self.app.push_screen(ChooseScreen(told, answers), self._take_disk)
+        if message.text == file.text:
+            self._tell_news("")
+        elif isinstance(message.found, Merge) and not message.found.both and message.found.is_possible:
+            self._merge(message.found)
+        else:
+            self._told = message.text
+            self._tell_news(f"{self._news_of(message.found)} {say('r: decide what becomes of it')}")
 
-    def _take_disk(self, answer: str | None) -> None:
+    def _merge(self, found: Merge, *, keeps_mine: bool = True) -> bool:
+        """Take what another program wrote; whether that was possible: if not, the file is looked at once more."""
+        self.take_typed()
+        if not self.session.merge(found, keeps_mine=keeps_mine):
+            return False
+        self._tell_news("")
+        keys = ", ".join(dict.fromkeys(dotted(change.path) for change in found.theirs)) or say("comments, layout")
+        told = say("{path} was changed by another program: {keys}. It is in the form now; your changes stay.")
+        told = told.format(path=found.file.path.name, keys=shortened(keys, LONGEST))
+        self.notify(told, markup=False)
+        if self.is_typed_in:
+            self.renew()
+        else:
+            self._shown()
+        return True
+
+    def _news_of(self, found: Merge | RlctlError | None) -> str:
+        """What happened to the file."""
+        name = self.session.place.name
+        if not is_file(self.session.place):
+            return say("{path} is gone.").format(path=name)
+        if isinstance(found, RlctlError):
+            return say("{path} was changed by another program, and cannot be read now.").format(path=name)
+        if found is None or not found.both:
+            return say("{path} was changed by another program.").format(path=name)
+        told = say("{path} was changed by another program, which also changed {keys}.")
+        return told.format(path=name, keys=shortened(", ".join(found.both), LONGEST))
+
+    def _tell_news(self, told: str) -> None:
+        """Show a line above the form, or take it away; it takes no key."""
+        if not told:
+            self._told = None
+        banner = self.query_one("#news", Static)
+        banner.display = bool(told)
+        banner.update(told)
+        self.refresh_bindings()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the file was changed by another program, and it is not decided yet what becomes of that."""
+        return self._told is not None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "review" or self.has_news
+
+    def action_review(self) -> None:
+        """Show what another program wrote, and let a person decide."""
+        self._review(lambda: None)
+
+    def _review(self, after: Callable[[], Any]) -> None:
+        """Join what another program wrote, with a question where both changed a key; and go on after that."""
+        self.take_typed()
+        found = _looked_at(self.session)
+        is_joined = isinstance(found, Merge) and found.is_possible
+        if isinstance(found, Merge) and is_joined and not found.both:
+            self._merge(found)
+            after()
+            return
+        if isinstance(found, Merge) and is_joined:
+            keys = shortened(", ".join(found.both), LONGEST)
+            answers = [
+                ("m", say("Join both; yours for {keys}").format(keys=keys)),
+                ("t", say("Join both; the file's for {keys}").format(keys=keys)),
+            ]
+        else:
+            answers = [
+                *([("r", say("Load the version on disk; undo restores yours"))] if isinstance(found, Merge) else []),
+                ("k", say("Keep mine: saving overwrites the file")),
+            ]
+
+        def answered(answer: str | None) -> None:
+            if answer in ("m", "t") and isinstance(found, Merge):
+                self._merge(found, keeps_mine=answer == "m")
+            elif answer is not None:
+                self._take_disk(answer)
+            if answer is not None:
+                after()
+
+        told = "\n".join([self._news_of(found), "", *self._lines_on_disk(found)])
+        self.app.push_screen(ChooseScreen(redacted(told), answers, say("Decide later")), answered)
+
+    def _lines_on_disk(self, found: Merge | RlctlError) -> list[str]:
+        """How the file differs from what was opened, and, where both changed a key, the three values of it."""
+        file = self.session.file
+        if isinstance(found, RlctlError) or file is None:
+            return [found.shown] if isinstance(found, RlctlError) else []
+        was, mine = ({dotted(one.path): one.value for one in each} for each in (found.theirs, self.session.unsaved))
+        lines = []
+        for key in (key for key in found.both if key in mine):
+            theirs, ours = told_apart(_in_line(was[key]), _in_line(mine[key]), LONGEST)
+            told = say("{key}: the file has {theirs}, here is {mine}")
+            lines.append(told.format(key=key, theirs=theirs, mine=ours))
+        pair = (file.text.splitlines(), found.file.text.splitlines())
+        names = (say("as you opened it"), say("on disk"))
+        changed = [*unified_diff(*pair, *names, lineterm="")]
+        more = [say("and {count} more").format(count=len(changed) - LINES)] if len(changed) > LINES else []
+        return [*lines, *changed[:LINES], *more]
+
+    def _take_disk(self, answer: str) -> None:
         try:
             if answer == "r":
                 self.session.reopen()
@@ -586,8 +693,9 @@ class EditorFiles(Page):
                 self.session.keep_mine()
         except RlctlError as error:
             self.notify(error.shown, title=say("edit not applied"), severity="error", markup=False)
-        if answer is not None:
-            self._shown()
+            return
+        self._tell_news("")
+        self._shown()
 
     def _offer_recovery(self) -> None:
         file = self.session.file
@@ -596,13 +704,17 @@ class EditorFiles(Page):
         if item is None:
             return
         facts = [f"{name} = {value}" for name, value in item.facts.items()]
+        lines = plural(
+            len(item.text.splitlines()), later("the whole text, 1 line"), later("the whole text, {count} lines")
+        )
+        text = [lines] if item.text else []
         told = "\n".join(
-            f"  {shortened(line, 160)}" for line in [*facts, *(change.label for change in item.changes[-8:])]
+            f"  {shortened(line, 160)}" for line in [*facts, *text, *(change.label for change in item.changes[-8:])]
         )
         what = say("changes that were not saved") if file is not None else say("a config that was never saved")
         question = say("An editor that ended unexpectedly left {what}:\n{told}").format(what=what, told=told)
-        answers = [("t", say("Restore")), ("l", say("Later")), ("d", say("Discard changes"))]
-        self.app.push_screen(ChooseScreen(question, answers), lambda answer: self._recover(answer, item))
+        answers = [("t", say("Restore")), ("d", say("Discard changes"))]
+        self.app.push_screen(ChooseScreen(question, answers, say("Later")), lambda answer: self._recover(answer, item))
 
     def _recover(self, answer: str | None, item: recovery.Kept) -> None:
         if answer == "d":
@@ -628,11 +740,23 @@ class EditorFiles(Page):
             self.app.push_screen(LaunchScreen(self.session, save=self._save_then))
 
 
+def _looked_at(session: Session) -> Merge | RlctlError:
+    """What the file says now; why not, where it cannot be read."""
+    try:
+        return session.on_disk()
+    except RlctlError as error:
+        return error
+
+
+def _in_line(value: Any) -> str:
+    return text_of(value).replace("\n", " ")
+
+
 def _changed(change: tuple[str | KeyPath, Any, Any]) -> str:
     """A line of a list: a key with what it is and what it would be."""
     key, was, is_ = change
     name = key if isinstance(key, str) else dotted(key)
-    before, now = (shortened(text_of(value).replace("\n", " "), LONGEST) for value in (was, is_))
+    before, now = told_apart(_in_line(was), _in_line(is_), LONGEST)
     return f"  {name}: {before} → {now}"
 
 

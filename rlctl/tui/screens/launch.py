@@ -127,8 +127,8 @@ class LaunchScreen(Dialog[None]):
         for button in self.query(Button):
             button.disabled = refused and button.id != "cancel"
         if not self.query_one("#address").has_focus:
-            first = "#cancel" if refused else "#save" if self.query("#save") else "#go"
-            self.query_one(first).focus()
+            self.query_one("#cancel").focus()
+            self.be_deaf()
 
     def _told(self, outlook: Outlook) -> Content:
         lines = []

@@ -11,7 +11,7 @@ from textual.content import Content
 from rlctl.common.messages.reasons import translated
 from rlctl.config.chinese import in_words
 from rlctl.planning.batch_table import Row
-from rlctl.tui.language import padded, say
+from rlctl.tui.language import LANGUAGE, padded, say
 
 ARROW = "→"
 ROWS = 2
@@ -41,6 +41,14 @@ def name_of(row: Row) -> str:
     return in_words(translated(row.name))
 
 
+def unit_of(row: Row) -> str:
+    """The unit of a number, in the app's language: of one thing, in English, without the ending of several."""
+    if row.value != 1 or LANGUAGE != "en":
+        return in_words(row.unit)
+    noun, on, where = row.unit.partition(" on ")
+    return noun.removesuffix("es" if noun.endswith(("ches", "sses")) else "s") + on + where
+
+
 def boxes(rows: Sequence[Row]) -> list[Box]:
     """The flow of a stage, out of the rows of its arithmetic."""
     return list(_boxes({row.name: row for row in rows}))
@@ -49,12 +57,16 @@ def boxes(rows: Sequence[Row]) -> list[Box]:
 def _boxes(rows: dict[str, Row]) -> Iterator[Box]:
     step, mini = rows["responses of a step"], rows["mini-batch"]
     if group := rows.get("responses of a prompt"):
-        yield Box(_number(rows["prompts of a step"].value), say("prompts"))
-        yield Box(_number(step.value), say("responses"), f"×{_number(group.value)}")
+        prompts = rows["prompts of a step"].value
+        yield Box(_number(prompts), say("prompt") if prompts == 1 else say("prompts"))
+        responses = say("response") if step.value == 1 else say("responses")
+        yield Box(_number(step.value), responses, f"×{_number(group.value)}")
     else:
-        yield Box(_number(step.value), say("rows"))
+        yield Box(_number(step.value), say("row") if step.value == 1 else say("rows"))
     count, passes = rows["mini-batches of a pass"], rows["passes over a step"]
-    yield Box(_divided(step.value, mini.value), say("mini-batches"), f"÷{_number(mini.value)}", bool(count.note))
+    parts = _divided(step.value, mini.value)
+    minis = say("mini-batch") if parts == "1" else say("mini-batches")
+    yield Box(parts, minis, f"÷{_number(mini.value)}", bool(count.note))
     if passes.value != 1:
         yield Box(_number(rows["optimizer steps of a step"].value), say("optimizer steps"), f"×{passes.value}")
     replicas, share = rows.get("replicas"), rows.get("mini-batch on a replica")
@@ -66,7 +78,7 @@ def _boxes(rows: dict[str, Row]) -> Iterator[Box]:
     if micro := rows.get("micro-batch"):
         yield Box(
             f"≤ {_number(micro.value)}",
-            in_words(micro.unit.removesuffix(" on a replica")),
+            unit_of(micro).removesuffix(" on a replica"),
             say("micro"),
             bool(micro.note),
         )

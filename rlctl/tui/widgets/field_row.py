@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -23,6 +23,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Button, Input, Select
+from textual.widgets._select import SelectCurrent
 
 from rlctl.documents import KeyPath, dotted
 from rlctl.editing.fields import FieldView
@@ -76,12 +77,14 @@ class Columns:
         value += max(0, min(VALUE[1] - value, key - keys))  # what keys don't need
         return cls(name, value, unit, left - value - GAP, dialect, kind)
 
-    def head(self) -> Content:
-        """The names of the columns."""
-        parts = [" " * MARK, padded(say("name"), self.name + GAP), padded(say("value"), self.value + GAP)]
-        parts += [padded(say("unit"), self.unit + GAP)] if self.unit else []
-        parts += [self.dialect or say("range")] if self.key else []
-        return Content("".join(parts))
+    def head(self, *, is_typed: bool = False) -> Content:
+        """The names of the columns; ``is_typed``: letters go into a value."""
+        value = Content.styled(say("EDIT"), "bold $background on $primary") if is_typed else Content(say("value"))
+        parts = [Content(" " * MARK + padded(say("name"), self.name + GAP)), value]
+        parts += [Content(" " * (self.value + GAP - value.cell_length))]
+        parts += [Content(padded(say("unit"), self.unit + GAP))] if self.unit else []
+        parts += [Content(self.dialect or say("range"))] if self.key else []
+        return Content("").join(parts)
 
 
 def own_key(view: FieldView, dialect: str, kind: str) -> str:
@@ -103,9 +106,13 @@ def _name(view: FieldView, below: KeyPath) -> str:
 class FieldInput(Line):
     """Takes one line; what is pasted with more of them is handed on whole.
 
-    It is one line high and as wide as the form whatever is typed, so that a key lays nothing out again.
+    It is one line high and as wide as the form whatever is typed, so that a key lays nothing out again. The cursor goes to its
+    end, with nothing selected: a key that comes by mistake replaces nothing.
     """
 
+    DEFAULT_CSS = """
+    FieldInput:focus > .input--cursor { background: $background; color: $primary; text-style: bold; }
+    """
     virtual_size = Reactive(Size(0, 0), layout=False)
     seen = "", ""
     """A text, and what is shown instead of it while the cursor is elsewhere."""
@@ -118,11 +125,14 @@ class FieldInput(Line):
             super().__init__()
 
     def render_line(self, y: int) -> Strip:
-        if self.has_focus or self.password or not self.value:
+        if self.has_focus or self.password:
             return super().render_line(y)
         width = self.size.width
         link, now = self.seen
         text = Segment(shortened(now if self.value == link else self.value, width - 1))
+        if not self.value:
+            style = self.get_component_rich_style("input--placeholder")
+            text = Segment(shortened(str(self.placeholder), width - 1), style)
         return Strip([text]).extend_cell_length(width).apply_style(self.rich_style)
 
     def _on_paste(self, event: Paste) -> None:
@@ -134,9 +144,23 @@ class FieldInput(Line):
 
 
 class FieldSelect(Select[str], inherit_bindings=False):
-    """Takes one of several; up and down go to the fields above and below, as everywhere in a form."""
+    """Takes one of several, out of a list that a key opens; once that is closed, the cursor is on the line of the field."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "show_overlay", say("Choose"), show=False)]
+    class Clicked(Message):
+        """The value is clicked."""
+
+    def focus(self, scroll_visible: bool = True) -> Self:
+        """Put the cursor on the line: Textual wants it here once the list is closed."""
+        if isinstance(self.parent, Widget):
+            self.parent.focus(scroll_visible)
+        return self
+
+    @on(SelectCurrent.Toggle)
+    def _leave_clicks(self, event: SelectCurrent.Toggle) -> None:
+        """The line says what a click does."""
+        event.prevent_default()
+        event.stop()
+        self.post_message(self.Clicked())
 
 
 class FieldRow(Widget, can_focus=True):
@@ -153,9 +177,10 @@ class FieldRow(Widget, can_focus=True):
     FieldRow .value { height: 1; border: none; padding: 0; }
     FieldRow Button.value { text-align: left; content-align: left middle; min-width: 1; }
     FieldRow SelectCurrent { padding: 0; border: none; }
+    FieldRow SelectCurrent Static#label, FieldRow Button.value { text-wrap: nowrap; text-overflow: ellipsis; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("e", "edit", say("Edit"), id="field.edit", tooltip=say("Type another value; Esc leads out of it")),
+        Binding("e", "edit", say("Edit"), id="field.edit", tooltip=say("Type another value; Enter or Esc ends that")),
         Binding("enter", "edit", say("Edit"), id="field.edit_too", show=False),
         Binding("up", "go(-1)", say("Field above"), show=False, id="field.up"),
         Binding("down", "go(1)", say("Field below"), show=False, id="field.down"),
@@ -188,6 +213,9 @@ class FieldRow(Widget, can_focus=True):
             self.view, self.text = view, text
             super().__init__()
 
+    class Editing(Message):
+        """The cursor went into a value, or out of it."""
+
     class Left(Message):
         """A person goes on to the next panel, or to the one before."""
 
@@ -203,6 +231,8 @@ class FieldRow(Widget, can_focus=True):
         """What was typed and told last; None where nothing was since the field was shown."""
         self._problem = ""
         self._quiet: Timer | None = None
+        self._is_new = True
+        """Whether the line has not been clicked since the cursor came to it: pressing the mouse on it brings the cursor, too."""
 
     def compose(self) -> ComposeResult:
         if self.is_chosen:
@@ -224,7 +254,9 @@ class FieldRow(Widget, can_focus=True):
             compact=True,
             password=self.view.info.secret and not self.view.is_linked,
             suggester=PathSuggester() if is_path else None,
+            select_on_focus=False,
         )
+        field.cursor_blink = False
         field.seen = self.view.text, self._seen
         return field
 
@@ -291,6 +323,11 @@ class FieldRow(Widget, can_focus=True):
         return any(widget.has_focus for widget in self.query("*"))
 
     @property
+    def is_typed_in(self) -> bool:
+        """Whether letters go into the value."""
+        return any(field.has_focus for field in self.query(FieldInput))
+
+    @property
     def is_chosen(self) -> bool:
         """Whether it takes one of several, not what is typed."""
         return self.view.kind in ("choice", "enum", "bool", "section")
@@ -336,9 +373,13 @@ class FieldRow(Widget, can_focus=True):
         if view is self.view and not discard_typed:
             return
         self.view = view
+        if not self.children:  # it is not composed yet, or is taken away already
+            return
         if self.is_chosen:
             select = self.query_one(FieldSelect)
-            if select.value != self._now():
+            if not select.query("#label"):  # nor is what is in it
+                self.call_after_refresh(lambda: self.show(self.view, discard_typed=True))
+            elif select.value != self._now():
                 with select.prevent(Select.Changed):
                     select.set_options(self._options())
                     select.value = self._now()
@@ -382,26 +423,31 @@ class FieldRow(Widget, can_focus=True):
         self.tell(problem)
 
     def focus_field(self) -> None:
-        """Put the cursor where the value is changed."""
+        """Put the cursor where the value is changed, behind what stands there."""
         value = self._value
-        value.can_focus = True
-        value.focus()
+        if isinstance(value, FieldInput):
+            value.can_focus = True
+            self.screen.set_focus(value)  # at once: the next key is for it
+            value.cursor_position = len(value.value)
+        else:
+            value.focus()
 
     def action_edit(self) -> None:
         if isinstance(self._value, Button):
             self.post_message(self.Opened(self.view))
             return
-        self.focus_field()
         if isinstance(self._value, FieldSelect):
             self._value.action_show_overlay()
+        else:
+            self.focus_field()
 
     def action_go(self, lines: int) -> None:
-        """Go to another field, with the cursor in its value if it is in this one's."""
+        """Go to the line of another field."""
         rows = [row for row in self.parent.children if isinstance(row, FieldRow)] if self.parent else []
         at = rows.index(self)
         other = rows[max(0, min(len(rows) - 1, at + lines))]
         if other is not self:
-            other.focus_field() if self.is_edited else other.focus()
+            other.focus()
 
     def action_leave(self, way: int) -> None:
         if self.is_edited:
@@ -410,11 +456,22 @@ class FieldRow(Widget, can_focus=True):
             self.post_message(self.Left(way))
 
     def on_click(self, event: Click) -> None:
-        """A line that is clicked gets the cursor; its value, if it is clicked there."""
+        """A line that is clicked gets the cursor; its value, if it is clicked there once more."""
         if event.widget is not self and event.widget is not None:
+            self._clicked()
+
+    @on(FieldSelect.Clicked)
+    def _choice_clicked(self, message: FieldSelect.Clicked) -> None:
+        message.stop()
+        self._clicked()
+
+    def _clicked(self) -> None:
+        if not self.is_edited and not self._is_new:
             self.action_edit()
+        self._is_new = False
 
     def on_focus(self, event: Focus) -> None:
+        self._is_new = True
         self.refresh()
         self.post_message(self.Looked(self.view))
 
@@ -425,6 +482,7 @@ class FieldRow(Widget, can_focus=True):
         self.refresh()
         if event.widget is self._value and not self.query("*:focus"):
             event.widget.can_focus = False
+        self.post_message(self.Editing())
 
     @on(Input.Changed)
     def _typed(self, message: Input.Changed) -> None:
@@ -473,6 +531,7 @@ class FieldRow(Widget, can_focus=True):
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         self.refresh()
         self.post_message(self.Looked(self.view))
+        self.post_message(self.Editing())
 
 
 def _end_of(key: str, cells: int) -> str:

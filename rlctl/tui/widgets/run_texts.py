@@ -24,7 +24,7 @@ from rlctl.monitor.samples import Group
 from rlctl.monitor.watching import RunView, StageView
 from rlctl.runs import RunInfo, Status
 from rlctl.runtime.stopping import CHECKPOINT_FILE, STOP_FILE
-from rlctl.tui.language import LANGUAGE, padded, say, shortened
+from rlctl.tui.language import LANGUAGE, padded, plural, say, shortened
 from rlctl.tui.themes import SERIES
 from rlctl.tui.widgets.braille import blocks
 from rlctl.tui.widgets.marks import marked
@@ -146,7 +146,8 @@ def _in_lines(progress: list[str], work: list[str], width: int) -> list[str]:
 
 def _failure(event: Mapping[str, Any]) -> str:
     """The first cause of a failure, short enough for the head, with what to do; the events have the whole."""
-    message = "\n".join(text_in(event, "message", LANGUAGE).splitlines()[:FAILURE_LINES])
+    whole = text_in(event, "message", LANGUAGE).splitlines()
+    message = "\n".join(whole[:FAILURE_LINES]) + (" …" if len(whole) > FAILURE_LINES else "")
     told = f"{say('failed')}: {event.get('actor', '')}: {message}"
     return f"{told}\n  {text_in(event, 'hint', LANGUAGE)}" if event.get("hint") else told
 
@@ -190,7 +191,8 @@ def _at_work(view: RunView, info: RunInfo | None, now: float, alive: tuple[int, 
     if view.stage is not None and view.stage.weight_version not in (None, steps[-1] if steps else None):
         yield say("weights {version}").format(version=view.stage.weight_version)
     if alive is not None:
-        yield say("{alive} of {all} processes alive").format(alive=alive[0], all=alive[1])
+        told = say("{alive} of 1 process alive") if alive[1] == 1 else say("{alive} of {all} processes alive")
+        yield told.format(alive=alive[0], all=alive[1])
 
 
 def bar(share: float, width: int = 20) -> str:
@@ -325,8 +327,11 @@ def rewards_text(groups: Sequence[Group]) -> Content:
     if not parts:
         return Content("")
     most = max(count for _, _, count in parts)
-    told = say("{responses} responses of {groups} groups that are shown")
-    lines = [Content.styled(told.format(responses=len(rewards), groups=len(groups)), "$text-muted")]
+    told = say("{responses} of {groups} shown").format(
+        responses=plural(len(rewards), later("1 response"), later("{count} responses")),
+        groups=plural(len(groups), later("1 group"), later("{count} groups")),
+    )
+    lines = [Content.styled(told, "$text-muted")]
     for low, high, count in parts:
         name = f"{low:.3g}" if low == high else say("{low:.3g} to {high:.3g}").format(low=low, high=high)
         bars = "█" * max(1 if count else 0, round(count / most * 24))
@@ -348,5 +353,5 @@ def shares_text(table: StepTable) -> Content:
     lines = [marked(f"{bar(means[name], 6)} {means[name]:6.1%}  {say(text)}") for name, text in SHARES if name in means]
     if not lines:
         return Content("")
-    told = say("mean of the last {steps} steps").format(steps=min(RECENT, len(table)))
+    told = plural(min(RECENT, len(table)), later("the last step"), later("mean of the last {count} steps"))
     return Content("\n").join([Content.styled(told, "$text-muted"), *lines])
