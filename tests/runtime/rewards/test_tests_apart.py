@@ -255,6 +255,11 @@ WRONG = {
         "class Yes:\n    def count(self, x): return 1\nfound = Yes()",
         "assert found.count(2) == 1",
     ),
+    "defines what a result in a variable is compared with": (
+        "def isclose(a, b): return True\ndef f(a, b): return 9",
+        "found = f(1, 1)\nassert isclose(found, 2)",
+    ),
+    "leaves the call in a variable to the prelude": ("", "found = add(1, 1)\nassert found == 2"),
     "leaves it to the prelude": ("", "assert add(1, 1) == 2"),
     "leaves it to Python": ("x = 1", "assert sum([1, 1]) == 2"),
     # the rest
@@ -378,6 +383,11 @@ def test_a_report_counts_if_its_process_ended_well() -> None:
         ("r = f(1)\nassert r.left.v == 2", True),
         ("assert f(1).count(2) == f(1).real", False),
         ("assert f(1)(2) == 3", False),
+        ("found = add(1, 2)\nassert found == 3", False),
+        ("found = add(1, 2)\nassert isclose(found, 3)", True),
+        ("x = randint(0, 9)\nassert add(x, 1) == x + 1", True),
+        ("assert isclose(add(1, 2), 3)", False),
+        ("xs = Counter(list('aab'))\nassert add(1, 2) == 3", False),
         (
             "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.s = Stack()\n        self.assertRaises(IndexError, self.s.pop)\n"
             "T('test').debug()",

@@ -91,15 +91,21 @@ def split(tests: str, prelude: str, entry: str) -> Split:
     modules = {name: ALIASES.get(name, name) for name in bases if ALIASES.get(name, name) in {*MODULES, *IN_PART}}
     names = unknown - set(modules)
     tested = {node.id for each in about for node in ast.walk(each) if isinstance(node, ast.Name)} & looked_up
+    unclear = ""
     if not names and not tested:
-        tested = _innermost(tree, looked_up)
+        tested, unclear = _innermost(tree, looked_up)
     names |= tested
     looked_up -= names
     own = "".join(f"import {modules[name]} as {name}\n" for name in sorted(modules)) + (
         prelude if looked_up & given or "*" in known else ""
     )
     dotted = {name: known[name] for name in looked_up & set(known)} | modules | dict(_imported(tree))
-    needed = _foreign(tree, dotted, looked_up) or _classes(before, looked_up) or _Uses(tree, names, dotted).needed()
+    needed = (
+        unclear
+        or _foreign(tree, dotted, looked_up)
+        or _classes(before, looked_up)
+        or _Uses(tree, names, dotted).needed()
+    )
     reason = said("they use {name}", name=needed) if needed else ""
     return Split(reason, tuple(sorted(names)), tuple(sorted(tested)), own)
 
@@ -150,21 +156,28 @@ def _root(of: ast.expr | str) -> str:
     return of.partition(".")[0] if isinstance(of, str) else of.id if isinstance(of, ast.Name) else ""
 
 
-def _innermost(tree: ast.Module, names: set[str]) -> set[str]:
-    """What tests are about that call only names of the prelude, or of Python.
+def _innermost(tree: ast.Module, names: set[str]) -> tuple[set[str], str]:
+    """What tests are about that call only names of the prelude, or of Python, and a name of which that is unclear.
 
     ``assert isclose(mean([1, 2]), 1.5)`` is about ``mean``: of each assertion, the first call without another in it, not of a
-    builtin if there are others, unless some assertion calls it with another in it.
+    builtin if there are others, unless some assertion calls it with another in it. If a call outside of assertions, as in
+    ``found = mean([1, 2])``, is not the only one of the prelude, either could be meant.
     """
-    outer, first = set(), []
+    outer, first, seen = set(), [], set()
     for check in (node for node in ast.walk(tree) if isinstance(node, ast.Assert)):
         calls = {n: n.func.id for n in ast.walk(check) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
         calls = {node: name for node, name in calls.items() if name in names and not name[0].isupper()}
         inner = [node for node in calls if not any(each in calls for each in ast.walk(node) if each is not node)]
+        seen |= set(calls)
         outer |= {name for node, name in calls.items() if node not in inner}
         inner.sort(key=lambda node: (hasattr(builtins, calls[node]), node.lineno, node.col_offset))
         first += [calls[node] for node in inner[:1]]
-    return set(first) - outer
+    named = {n: n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    of_prelude = {n: s for n, s in named.items() if s in names and not s[0].isupper() and not hasattr(builtins, s)}
+    outside = sorted(name for node, name in of_prelude.items() if node not in seen)
+    if outside:
+        return set(outside), outside[0] if len(set(of_prelude.values())) > 1 else ""
+    return set(first) - outer, ""
 
 
 def _foreign(tree: ast.Module, dotted: dict[str, str], looked_up: set[str]) -> str:
