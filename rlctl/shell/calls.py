@@ -25,6 +25,10 @@ from rlctl.shell.text import Text, hidden, joined, literal, plain, unknown, unkn
 from rlctl.shell.undecided import program_in
 
 _MAX_DEPTH = 30
+_LAUNCHERS = frozenset(
+    {"srun", "mpirun", "mpiexec", "nohup", "timeout", "env", "exec", "sudo", "setsid", "stdbuf", "nice", "numactl"}
+)
+"""Programs that start another, which may be a shell with statements of its own."""
 
 
 class Calls(Redirections):
@@ -165,6 +169,8 @@ class Calls(Redirections):
             return self._source(words, at)
         if name in ("bash", "sh") and len(words) > 1:
             return self._shell(words[1:], at)
+        if (inner := _shell_in(words)) is not None:
+            return self._shell(inner, at)
         if name == "shift":
             return self._shift(words, at)
         if name == "test":
@@ -314,6 +320,15 @@ class Calls(Redirections):
             self._depth -= 1
         self._substituted = status
         return _without_line_end(found)
+
+
+def _shell_in(words: Sequence[Text]) -> list[Text] | None:
+    """What ``bash -c`` is told that a launcher starts, as ``srun ... bash -c TEXT``."""
+    texts = [plain(word) for word in words]
+    if texts[0].rpartition("/")[2] not in _LAUNCHERS:
+        return None
+    places = [place for place, text in enumerate(texts[:-2]) if text.rpartition("/")[2] in ("bash", "sh")]
+    return next((list(words[place + 1 :]) for place in places if re.fullmatch(r"-\w*c", texts[place + 1])), None)
 
 
 def _told_status(words: Sequence[Text]) -> Status:

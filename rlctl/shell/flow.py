@@ -19,7 +19,7 @@ from rlctl.shell.patterns import as_regex, is_costly
 from rlctl.shell.statements import End, Return, Statements
 from rlctl.shell.syntax import Script
 from rlctl.shell.text import hidden, plain, problem, unknown
-from rlctl.shell.undecided import only_ends
+from rlctl.shell.undecided import UndecidedLoopError, only_ends
 from rlctl.shell.words import alternatives
 
 _MAX_TURNS = 1_000
@@ -73,6 +73,12 @@ class Flow(Statements):
         if text := self._trainer_in(script, [body]):
             self.undecided.refuse(script, node, text)
         self.undecided.branches(script, node, [node])
+        if node.type == "c_style_for_statement":
+            at = script.at(node)
+            header = script.between(node.start_byte, body.start_byte)
+            for name in assigned(header):
+                why = said("rlctl cannot tell how often the loop at line {line} runs", line=at.line)
+                self.state.assign(name, unknown(why, at))
 
     def _case_statement(self, script: Script, node: Any) -> Status:
         subject = self.words.text(script.text(node.child_by_field_name("value")), script.at(node))
@@ -128,16 +134,19 @@ class Flow(Statements):
         status: Status = True
         for item in items:
             self.state.assign(variable, item)
-            goes_on, status = self._turn(script, body)
+            goes_on, status = self._turn(script, node, body)
             if not goes_on:
                 break
         return status
 
-    def _turn(self, script: Script, body: Any) -> tuple[bool, Status]:
-        """One turn of a loop: whether it goes on, and its status."""
+    def _turn(self, script: Script, node: Any, body: Any) -> tuple[bool, Status]:
+        """One turn of a loop: whether it goes on, and its status. A loop that may end in it is one of unknown turns."""
         self._loops += 1
         try:
             return True, self.block(script, body)
+        except UndecidedLoopError:
+            self._repeats(script, node, body)
+            return False, None
         except Return as end:
             if end.kind == "return":
                 raise
@@ -160,7 +169,7 @@ class Flow(Statements):
                 return None
             if holds is until:
                 return status
-            goes_on, status = self._turn(script, body)
+            goes_on, status = self._turn(script, node, body)
             if not goes_on:
                 return status
         raise DocumentError(
@@ -181,16 +190,11 @@ class Flow(Statements):
         for _ in range(_MAX_TURNS):
             holds = self.assignments.arithmetic(condition, at) if condition else True
             if holds is None:
-                for name in assigned(header):
-                    self.state.assign(
-                        name,
-                        unknown(said("rlctl cannot tell how often the loop at line {line} runs", line=at.line), at),
-                    )
                 self._repeats(script, node, body)
                 return None
             if not holds:
                 return status
-            goes_on, status = self._turn(script, body)
+            goes_on, status = self._turn(script, node, body)
             if not goes_on:
                 return status
             if update:

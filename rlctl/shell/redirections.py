@@ -46,6 +46,10 @@ class Redirections(Statements):
             if body.type == "command" and script.text(body.child_by_field_name("name")) == "cat" and to is not None:
                 self._write_file(script, here, to)
                 return self._after_document(script, here, True)
+            is_piped = any(child.type == "pipeline" for child in here.children)
+            if self.output is not None and to is None and not is_piped and script.text(body) == "cat":
+                self.output.append(self._document(script, here))
+                return self._after_document(script, here, True)
             self._note_written(script, here)
             self._note_written(script, node)
             with self._output_of(script, node):
@@ -96,17 +100,21 @@ class Redirections(Statements):
             )
         return builtins.contents(self.state, text, at)
 
-    def _write_file(self, script: Script, here: Any, to: Any) -> None:
-        """A file that the script writes with ``cat > FILE <<EOF``."""
+    def _document(self, script: Script, here: Any) -> Text:
+        """The text of a here-document."""
         start = next(child for child in here.children if child.type == "heredoc_start")
         body = next((child for child in here.children if child.type == "heredoc_body"), None)
         source = script.text(body) if body is not None else ""
         if any(part.type == "<<-" for part in here.children):
             source = re.sub(r"(?m)^\t+", "", source)
-        name = plain(self.words.text(script.text(to.child_by_field_name("destination")), script.at(to)))
         at = script.at(body) if body is not None else script.at(here)
         is_raw = script.text(start)[:1] in "\"'\\"
-        text = literal(source, at) if is_raw else self.words.here_document(source, at)
+        return literal(source, at) if is_raw else self.words.here_document(source, at)
+
+    def _write_file(self, script: Script, here: Any, to: Any) -> None:
+        """A file that the script writes with ``cat > FILE <<EOF``."""
+        name = plain(self.words.text(script.text(to.child_by_field_name("destination")), script.at(to)))
+        text = self._document(script, here)
         is_whole = problem(text) is None and ">>" not in (part.type for part in to.children)
         self.state.writes(name, plain(text) if is_whole else None)
 

@@ -88,6 +88,10 @@ def _whole(text: str, state: State, is_trainer: Callable[[Command], bool]) -> Sc
         reader.block(script, script.root)
     except (End, Return):
         pass
+    except MissingError as error:
+        if not any(map(is_trainer, reader.commands)):
+            raise
+        reader.ended = error.at  # after the trainer, so that this is none of the run's concern
     except RecursionError:
         raise DocumentError("is nested too deep", at=Location(state.script)) from None
     return ScriptReading(state, reader.commands, reader.ended, reader.failed if reader.ended else "", reader.said)

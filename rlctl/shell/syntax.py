@@ -197,7 +197,8 @@ def _parts_of_commands(root: Any) -> Iterator[tuple[Any, Any]]:
     while nodes:
         node = nodes.pop()
         nodes += node.children
-        parts = [child for child in node.children if child.type != "comment"] if node.type == "command" else []
+        is_one = node.type in ("command", "declaration_command")
+        parts = [child for child in node.children if child.type != "comment"] if is_one else []
         yield from ((one, other) for one, other in pairwise(parts) if one.type == "variable_assignment")
 
 

@@ -31,6 +31,10 @@ _ENDS = frozenset(
 )
 
 
+class UndecidedLoopError(DocumentError):
+    """Only running the script decides whether a loop goes on after this turn; what it sets is unknown then."""
+
+
 class Undecided:
     """Notes in a state which variables and functions are unknown."""
 
@@ -44,7 +48,7 @@ class Undecided:
         )
         for branch in branches:
             if (leaving := _leaving(branch, int(condition.type in _LOOPS))) is not None:
-                raise DocumentError(
+                raise UndecidedLoopError(
                     said("rlctl cannot tell whether the loop continues: {why}", why=why),
                     at=script.at(leaving),
                     hint=self.hint(script, condition),

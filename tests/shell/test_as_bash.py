@@ -107,6 +107,8 @@ WORDS = (
     "A=1; readonly A; unset A 2>/dev/null; trainer x$A",
 )
 OUTPUTS = (
+    'A=1; X=$(cat <<E\na $A "b"\n  c \\$A\nE\n); Y=$(cat <<\'E\'\na $A\nE\n); trainer "$X" "$Y"',
+    'X=$(cat <<E\ntrainer a b\nE\n); eval "$X c"',
     'X=$(echo -n a; echo b); Y=$(printf a; printf b); Z=$(printf \'a\\n\'; echo b); trainer "$X" "$Y" "$Z"',
     "X=$(echo a > /dev/null); Y=$(echo a >&2); Z=$({ echo a; echo b; } > f); trainer x$X y$Y z$Z",
     "f() { echo log >&2; echo v; }; trainer $(f)",

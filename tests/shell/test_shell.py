@@ -127,6 +127,7 @@ SAME_AS_BASH = {
     "two assignments before a function": "A=1 B=2\nf() { C=3; }\nf\ntrainer $A $B $C",
     "two assignments and a redirect": "A=1 B=2\nC=3\ntrainer $A $B $C 2>&1",
     "two assignments before an export": "A=1 B=2\nexport C=3\ntrainer $A $B $C",
+    "an export of variables and slashes": 'B=x; export A=$B:$B/b:$B/c/d E=$A; trainer "$A" "$E"',
     "two assignments before arithmetic": "A=1 B=2\nC=$((A + B))\n((D = C + 1))\ntrainer $A $B $C $D",
     "a backslash at the end of the last line": "trainer a \\\n  b \\",
     "a line that continues with nothing": "trainer a \\\n  b \\\n\n",
@@ -739,6 +740,21 @@ def test_the_only_branch_that_starts_a_trainer_is_taken_and_that_is_told(script:
     reading = read(script)
     assert [plain(command.words[-1]) for command in reading.commands] == [UNDECIDED[script][0]]
     assert any(UNDECIDED[script][1] in told for told in reading.state.assumed)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for i in 1 2 3; do N=$(ray status); if [ $N = 2 ]; then break; fi; sleep 1; done",
+        "while true; do N=$(ray status); [ $N = 2 ] && break; sleep 1; done",
+        "for (( N=0; N<3; N++ )); do if nc -z a 1; then break; fi; done",
+    ],
+)
+def test_a_loop_that_waits_for_something_makes_unknown_what_it_sets(loop: str) -> None:
+    words = read(f"A=1\n{loop}\ntrainer $A $N").commands[-1].words
+    assert [problem(word) is not None for word in words] == [False, False, True]
+    with pytest.raises(DocumentError, match="only running"):
+        read(loop.replace("sleep 1", "python3 m.py").replace("; fi; done", "; fi; python3 m.py; done"))
 
 
 def test_what_a_branch_that_is_not_taken_does_changes_nothing() -> None:

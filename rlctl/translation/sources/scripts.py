@@ -270,14 +270,27 @@ def _launch(command: Command) -> ScriptLaunch | None:
     program = program_of(command.words, command.at, command.folder)
     if program is None or is_override(program.name):
         return None
-    file = program.name.rpartition("/")[2]
-    for dialect in dialect_names():
-        for pattern, known in dialect_called(dialect).programs.items():
-            if fnmatchcase(program.name, pattern) or fnmatchcase(file, pattern):
-                return ScriptLaunch(program, dialect, known, command.vanished)
+    inner = (
+        replace(program, name=plain(program.arguments[0]), arguments=program.arguments[1:])
+        if program.arguments
+        else program
+    )
+    for each in (program, inner):  # a launcher's own module may start the trainer that it names first
+        if (found := _trainer(each.name)) is not None:
+            return ScriptLaunch(each, *found, command.vanished)
     is_python = program.name.endswith(".py") or "." in program.name
     if is_python and any(is_override(plain(word)) and not plain(word).startswith("-") for word in program.arguments):
         return ScriptLaunch(program, "", TrainerProgram("hydra"))
+    return None
+
+
+def _trainer(name: str) -> tuple[str, TrainerProgram] | None:
+    """The framework that has a program of this name, and the program."""
+    file = name.rpartition("/")[2]
+    for dialect in dialect_names():
+        for pattern, known in dialect_called(dialect).programs.items():
+            if fnmatchcase(name, pattern) or fnmatchcase(file, pattern):
+                return dialect, known
     return None
 
 

@@ -196,6 +196,8 @@ COMMANDS = {
     "srun --nodes=2 python3 -m m a=1": ("m", ["a=1"]),
     "trinity run --config x.yaml": ("trinity", ["run", "--config", "x.yaml"]),
     "bash -c 'python3 -m m a=1'": ("m", ["a=1"]),
+    "srun --nodes=1 -w x bash -c 'cd /; export B=1; python3 -m m a=$B'": ("m", ["a=1"]),
+    "timeout 3h bash -lc 'A=1; exec python3 -m m a=$A'": ("m", ["a=1"]),
     "time python3 -m m a=1": ("m", ["a=1"]),
 }
 
@@ -329,6 +331,11 @@ def test_a_variable_that_is_not_set_is_named_and_never_an_empty_value(tmp_path: 
     assert values(report)["trainer.experiment_name"] == "b-grpo"
 
 
+def test_a_variable_that_is_wanted_after_the_trainer_is_none_of_its_concern(tmp_path: Path) -> None:
+    text = "set -u\npython3 -m verl.trainer.main_ppo data.train_files=x\nkill $PID\n"
+    assert values(translate.read(write(tmp_path, text), environment={})[1])["data.train_files"] == "x"
+
+
 def test_a_number_that_is_not_set_is_refused_and_a_value_computed_from_it_too(tmp_path: Path) -> None:
     file = write(tmp_path, "python3 -m verl.trainer.main_ppo data.train_files=a trainer.nnodes=$N\n")
     loaded, report = translate.read(file, environment={})
@@ -395,6 +402,13 @@ def test_overrides_that_are_no_part_of_the_command_are_told(case: str, tmp_path:
     _, report = translate.read(write(tmp_path, start + right + end))
     assert "lost-overrides" not in {each.code for each in report.findings}
     assert values(report)["trainer.nnodes"] == 4
+
+
+def test_a_trainer_is_found_behind_a_module_that_starts_it(tmp_path: Path) -> None:
+    file = write(tmp_path, "torchrun --nnodes=1 -m my.launch verl.trainer.sft_trainer data.train_files=x\n")
+    _, report = translate.read(file, environment={})
+    assert report.dialect.startswith("verl@")
+    assert values(report)["data.train_files"] == "x"
 
 
 def test_a_program_that_is_not_known_starts_a_module(tmp_path: Path) -> None:
