@@ -57,9 +57,10 @@ def findings_of(
     """
     if any(item.code == "fork" for item in report.errors):
         return []  # the fork's keys change what the others count
-    requirements = _known(runner)
     name, _, release = report.dialect.partition("@")
     own = name == runner and not changed
+    known = _known(runner)
+    requirements = (known.of(release) if own else None) or known.newest
     if not own and loaded is None:
         return []
     document, found = (as_read(report), []) if own or loaded is None else _as_written(runner, loaded, report)
@@ -74,7 +75,7 @@ def findings_of(
         source = f"{framework(runner)} {requirements.release} ({row.source})"
         place = _place(document, split(row.key))
         found.append(
-            finding("runner-refuses", Level.ERROR, row.key, place, reason=message, source=source, advice=row.hint)
+            finding("runner-refuses", row.level, row.key, place, reason=message, source=source, advice=row.hint)
         )
     if loaded is not None:
         unread = loaded.as_written(dialect.on_data(loaded.config))
@@ -92,7 +93,7 @@ def of_its_own_framework(report: Report, *, checked: bool = False) -> list[Findi
     """
     name, _, release = report.dialect.partition("@")
     requirements = requirements_of(name)
-    if requirements is None or series_of(requirements.release) != release:
+    if requirements is None or requirements.of(release) is None:
         return []
     found = findings_of(name, None, report, checked=checked)
     return [replace(item, level=Level.WARNING) for item in found]

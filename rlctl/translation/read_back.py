@@ -138,9 +138,10 @@ def refusals(report: Report, file: File, *, script: bool) -> list[Finding]:
 def _is_refused(report: Report) -> bool:
     """Whether a source is refused by its own framework: an example that is not whole, say."""
     name, _, release = report.dialect.partition("@")
-    requirements = requirements_of(name)
-    if requirements is None:
+    known = requirements_of(name)
+    if known is None:
         return False
+    requirements = known.of(release) or known.newest
     return bool(refused(requirements, dialect_called(name), as_read(report), release=release, environment={}))
 
 

@@ -14,8 +14,16 @@ from rlctl.common.report import Bucket, Level, Report
 from rlctl.documents import Document, read_yaml, write_yaml
 from rlctl.translation.acceptance import findings_of, of_its_own_framework, requirements_of, with_unknown_keys
 from rlctl.translation.translate import read, read_document, translate_loaded
-from tests.adapters.refused import BASES, NULLS, REFUSED, changed, tree
+from tests.adapters.refused import BASES, NULLS, REFUSED, A, R, changed, tree
 
+REMOVE_PADDING = "actor_rollout_ref.model.use_remove_padding"
+BUDGET = {
+    f"{A}.use_dynamic_bsz": True,
+    f"{A}.ppo_max_token_len_per_gpu": 1024,
+    f"{R}.log_prob_max_token_len_per_gpu": 4096,
+    "data.max_prompt_length": 512,
+    "data.max_response_length": 1024,
+}
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 
 
@@ -38,6 +46,47 @@ def test_a_config_that_the_framework_refuses_is_refused_for_its_key(
     assert key in refused(dialect, tree(changed(dialect, change)))
 
 
+OLDER = [
+    ("0.3", {f"{A}.loss_agg_mode": None}, "", ""),
+    ("0.3", {f"{R}.mode": "sync"}, "", ""),
+    ("0.6", {f"{R}.mode": "sync"}, "", ""),
+    ("0.7", {f"{R}.mode": "sync"}, f"{R}.mode", "error"),
+    ("0.5", {f"{A}.loss_agg_mode": "token-sum"}, f"{A}.loss_agg_mode", "error"),
+    ("0.9", {f"{A}.loss_agg_mode": "token-sum"}, "", ""),
+    ("0.4", {f"{A}.use_dynamic_bsz": True, "data.train_batch_size": 33, f"{R}.n": 1}, "data.train_batch_size", "error"),
+    ("0.6", {f"{A}.use_dynamic_bsz": True, "data.train_batch_size": 36, f"{R}.n": 1}, "", ""),
+    ("0.5", BUDGET, f"{A}.ppo_max_token_len_per_gpu", "error"),
+    ("0.8", BUDGET, f"{A}.ppo_max_token_len_per_gpu", "warning"),
+    ("0.5", {**BUDGET, f"{A}.ulysses_sequence_parallel_size": 2, REMOVE_PADDING: True}, "", ""),
+    ("0.5", {f"{A}.ppo_micro_batch_size_per_gpu": 3}, f"{A}.ppo_micro_batch_size_per_gpu", "error"),
+    ("0.9", {f"{A}.ppo_micro_batch_size_per_gpu": 3}, f"{A}.ppo_micro_batch_size_per_gpu", "error"),
+    (
+        "0.5",
+        {"data.train_batch_size": 8, f"{A}.ppo_mini_batch_size": 1, f"{R}.n": 4},
+        f"{A}.ppo_mini_batch_size",
+        "error",
+    ),
+    (
+        "0.4",
+        {"trainer.resume_mode": "resume_path", "trainer.resume_from_path": "/ckpt"},
+        "trainer.resume_from_path",
+        "error",
+    ),
+]
+"""A release of verl, a change to its base, and the key that this release refuses it for."""
+
+
+@pytest.mark.parametrize(("release", "change", "key", "level"), OLDER)
+def test_a_file_is_held_to_what_its_own_release_refuses(
+    release: str, change: dict[str, Any], key: str, level: str
+) -> None:
+    document = read_yaml(write_yaml(tree(changed("verl", change))), "run.yaml")
+    loaded, report = read_document(document, dialect=f"verl@{release}", environment={})
+    found = [item for item in findings_of("verl", loaded, report) if item.level is not Level.NOTE]
+    assert {(item.key, str(item.level)) for item in found} == ({(key, level)} if key else set())
+    assert all(f"verl {release}" in item.message for item in found)
+
+
 @pytest.mark.parametrize("dialect", BASES)
 def test_every_requirement_names_its_source_and_what_to_do(dialect: str) -> None:
     for row in requirements_of(dialect).rows:
@@ -49,6 +98,10 @@ KNOWN = {
     "ascend_extras_grpo_trainer_run_qwen3_235b_256k_megatron.yaml": "4 prompts x 4 responses on 32 replicas",
     "grpo_trainer_run_qwen3_235b_a22b_megatron.yaml": "expert_parallel_size 64, and tensor x data parallel is not",
     "tuning_scaling_run_qwen2_5_32b_megatron.yaml": "actor_rollout_ref.actor.model_engine, which verl does not have",
+    **dict.fromkeys(
+        ("rollout_correction_run_qwen2_5_7b_fsdp.yaml", "rollout_correction_run_qwen2_5_7b_fsdp_multi_rs.yaml"),
+        "a rank's share of a mini-batch is 4 responses, a micro-batch has 8",
+    ),
     "countdown-template.yaml": "a template: its taskset has no path",
     **dict.fromkeys(("bots.yaml", "ref_eval_collect.yaml"), "paths of single files, which load_dataset does not open"),
 }
@@ -186,8 +239,8 @@ def test_a_file_is_checked_for_its_own_framework_without_being_asked() -> None:
     found = of_its_own_framework(read_document(read_yaml(text, "verl.yaml"), dialect="verl", environment={})[1])
     assert [item.level for item in found] == [Level.WARNING]
     assert found[0].key == "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz"
-    older = read_document(read_yaml(text, "verl.yaml"), dialect="verl@0.8", environment={})[1]
-    assert of_its_own_framework(older) == [], "the requirements are those of another release"
+    older = read_document(read_yaml(text, "verl.yaml"), dialect="verl@0.6", environment={})[1]
+    assert of_its_own_framework(older) == [], "this release does not refuse it"
 
 
 NESTED = """\

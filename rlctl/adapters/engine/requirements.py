@@ -14,6 +14,7 @@ from rlctl.adapters.engine.rules import ABSENT, Absent, version_of
 from rlctl.adapters.engine.table import Table
 from rlctl.common.messages.reasons import said, translated
 from rlctl.common.records import record
+from rlctl.common.report import Level
 from rlctl.documents import Document, dotted, resolve
 
 _NAMED = re.compile(r"\{([\w.]+)\}")
@@ -72,8 +73,28 @@ class Requirement:
     """The code of what ``rlctl check`` says of the same, if it does."""
     numbers: Mapping[str, Callable[[Values], object]] = field(default_factory=dict)
     """Computed numbers that the message names beside keys."""
+    since: str = ""
+    """The first release that refuses it there; empty for the newest whose source was read."""
     older: Mapping[str, str] = field(default_factory=dict)
-    """Older releases that refuse the same, each with its file and function; empty for the same ones."""
+    """The file and function in releases before ``since``, by the first release that has it there."""
+    until: str = ""
+    """The last release that refuses it; empty if the newest does."""
+    level: Level = Level.ERROR
+    """An error if every run of the config stops or trains something else; a warning if that depends on its data."""
+
+    def place(self, series: str, newest: str) -> str | None:
+        """The file and function of a release that refuse it; None if the release does not.
+
+        Args:
+            series: the release, as ``0.5``.
+            newest: the newest release whose source was read.
+        """
+        places = {**self.older, self.since or newest: self.source}
+        asked = version_of(series)
+        if self.until and asked > version_of(self.until):
+            return None
+        known = [since for since in places if version_of(since) <= asked]
+        return places[max(known, key=version_of)] if known else None
 
     def worded(self, values: Values) -> str:
         """The message with its values, in the reader's language."""
@@ -87,10 +108,10 @@ class Requirement:
 
 @record
 class Requirements:
-    """What one release of a framework refuses."""
+    """What a framework refuses, release by release."""
 
     release: str
-    """The release whose source was read."""
+    """The newest release whose source was read."""
     rows: tuple[Requirement, ...]
     defaults: Mapping[str, Any]
     kinds: tuple[str, ...] = ()
@@ -99,18 +120,24 @@ class Requirements:
     """Whether the framework refuses an unknown key, by the key; it ignores the others."""
     no_null: tuple[Callable[[str], bool], str] | None = None
     """Whether the framework refuses null for a section, by its key, and where; None if it takes null for any."""
+    older: tuple[str, ...] = ()
+    """Older releases whose source was read, as ``0.5``."""
+
+    @property
+    def newest(self) -> Requirements:
+        """What the newest release refuses."""
+        found = self.of(series_of(self.release))
+        assert found is not None
+        return found
 
     def of(self, series: str) -> Requirements | None:
-        """What a release such as ``0.5`` refuses, as far as its source was read; None if it was not."""
-        if series_of(self.release) == series:
-            return self
-        rows = [
-            (release, replace(row, source=source or row.source))
-            for row in self.rows
-            for release, source in row.older.items()
-            if series_of(release) == series
-        ]
-        return replace(self, release=rows[0][0], rows=tuple(row for _, row in rows)) if rows else None
+        """What a release such as ``0.5`` refuses; None if its source was not read."""
+        newest = series_of(self.release)
+        if series != newest and series not in self.older:
+            return None
+        places = [(row, row.place(series, newest)) for row in self.rows]
+        rows = tuple(replace(row, source=place) for row, place in places if place is not None)
+        return replace(self, release=self.release if series == newest else series, rows=rows)
 
 
 def series_of(release: str) -> str:

@@ -122,9 +122,7 @@ def _ranks(values: Values) -> int:
 TRAINER = {"trainer": _trainer_devices, "share": _share, "batch": _train_batch, "ranks": _ranks}
 """Numbers of the trainer that messages name."""
 WORKERS = "verl/workers/engine_workers.py, TrainingWorker.train_mini_batch"
-IN_05 = {"0.5.2": ""}
-"""Release 0.5 refuses the same, in the same function."""
-CHECKED_BY_05 = {"0.5.2": "trinity/trainer/verl/verl_config.py, veRLConfig._check_parallel_config"}
+CHECKED_BY_05 = {"0.5": "trinity/trainer/verl/verl_config.py, veRLConfig._check_parallel_config"}
 
 
 def _has_source(values: Values) -> bool:
@@ -148,7 +146,7 @@ ROWS: tuple[Requirement, ...] = (
         said("mode is {{mode}}; expected one of {modes}", modes=", ".join(MODES)),
         f"{VALIDATOR}GlobalConfigValidator",
         "set it to one of these",
-        older=IN_05,
+        since="0.5",
     ),
     Requirement(
         "algorithm.algorithm_type",
@@ -163,7 +161,7 @@ ROWS: tuple[Requirement, ...] = (
         "algorithm.algorithm_type {algorithm.algorithm_type} does not support mode {mode}",
         "trinity/algorithm/algorithm.py, check_config",
         "set mode to train",
-        older=IN_05,
+        since="0.5",
     ),
     Requirement(
         "buffer.trainer_input.experience_buffer.path",
@@ -175,7 +173,7 @@ ROWS: tuple[Requirement, ...] = (
         "algorithm.algorithm_type {algorithm.algorithm_type} needs buffer.trainer_input.experience_buffer.path",
         "trinity/algorithm/algorithm.py, check_config",
         "set it to the training data",
-        older=IN_05,
+        since="0.5",
     ),
     Requirement(
         "buffer.train_batch_size",
@@ -186,7 +184,7 @@ ROWS: tuple[Requirement, ...] = (
         "buffer.train_batch_size is not set, which mode train, sft and dpo need",
         f"{VALIDATOR}BufferConfigValidator",
         "set buffer.train_batch_size",
-        older=IN_05,
+        since="0.5",
     ),
     Requirement(
         "model.max_model_len",
@@ -196,7 +194,7 @@ ROWS: tuple[Requirement, ...] = (
         "model.max_model_len is not set, and cannot be computed: it needs max_prompt_tokens and max_response_tokens",
         f"{VALIDATOR}ModelConfigValidator._check_model_len",
         "set model.max_model_len",
-        older=IN_05,
+        since="0.5",
     ),
     Requirement(
         "model.max_model_len",
@@ -205,7 +203,7 @@ ROWS: tuple[Requirement, ...] = (
         "than model.max_model_len ({model.max_model_len})",
         f"{VALIDATOR}ModelConfigValidator._check_model_len",
         "raise model.max_model_len, or lower one of the two",
-        older=IN_05,
+        since="0.5",
     ),
     *(
         Requirement(
@@ -241,7 +239,7 @@ ROWS: tuple[Requirement, ...] = (
         "the explorer takes all {cluster.node_num} x {cluster.gpu_per_node} GPUs: none are left for the trainer",
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
         said("lower {engine}.engine_num, or add GPUs", engine=ENGINE),
-        older=IN_05,
+        since="0.5",
     ),
     Requirement(
         f"{ENGINE}.engine_num",
@@ -254,7 +252,7 @@ ROWS: tuple[Requirement, ...] = (
         "the GPUs that the explorer leaves for the trainer are not a whole number of nodes of {cluster.gpu_per_node} GPUs",
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
         said("change {engine}.engine_num", engine=ENGINE),
-        older=IN_05,
+        since="0.5",
     ),
     Requirement(
         f"{ENGINE}.engine_num",
@@ -280,7 +278,7 @@ ROWS: tuple[Requirement, ...] = (
         "mode colocate is for one GPU, but the cluster has {cluster.node_num} x {cluster.gpu_per_node}",
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
         "set mode to both",
-        older=IN_05,
+        since="0.5",
     ),
     Requirement(
         f"{ENGINE}.engine_num",
@@ -301,7 +299,7 @@ ROWS: tuple[Requirement, ...] = (
         "explorer.over_rollout.ratio is {explorer.over_rollout.ratio}; expected less than 1",
         f"{VALIDATOR}ExplorerConfigValidator",
         "set it below 1",
-        older=IN_05,
+        since="0.5",
     ),
     Requirement(
         "synchronizer.sync_style",
@@ -312,7 +310,7 @@ ROWS: tuple[Requirement, ...] = (
         "explorer.over_rollout does not work with synchronizer.sync_style fixed",
         f"{VALIDATOR}ExplorerConfigValidator",
         "set synchronizer.sync_style to explorer_driven or trainer_driven",
-        older=IN_05,
+        since="0.5",
     ),
     Requirement(
         "explorer.concurrent_mode",
@@ -323,7 +321,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         f"{VALIDATOR}ExplorerConfigValidator",
         "set it to one of these",
-        older=IN_05,
+        since="0.5",
     ),
     Requirement(
         "model.lora_configs",
@@ -338,7 +336,7 @@ ROWS: tuple[Requirement, ...] = (
         "synchronizer.sync_interval is {synchronizer.sync_interval}; expected at least 1",
         f"{VALIDATOR}SynchronizerConfigValidator",
         "set it to 1",
-        older=IN_05,
+        since="0.5",
     ),
     Requirement(
         "monitor.monitor_type",
@@ -348,7 +346,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         f"{VALIDATOR}MonitorConfigValidator",
         "set it to one of these",
-        older=IN_05,
+        since="0.5",
     ),
     Requirement(
         "buffer.explorer_input.taskset",
@@ -364,7 +362,7 @@ ROWS: tuple[Requirement, ...] = (
         f"{VALIDATOR}BufferConfigValidator._check_explorer_input",
         "set buffer.explorer_input.taskset.path",
         check_code="no-data",
-        older=IN_05,
+        since="0.5",
     ),
     Requirement(
         "buffer.explorer_input.taskset.path",
@@ -377,7 +375,7 @@ ROWS: tuple[Requirement, ...] = (
         f"{VALIDATOR}BufferConfigValidator._fill_taskset_config",
         "set buffer.explorer_input.taskset.path",
         check_code="no-data",
-        older=IN_05,
+        since="0.5",
     ),
     *(
         Requirement(
@@ -407,7 +405,7 @@ ROWS: tuple[Requirement, ...] = (
         "trainer.save_hf_checkpoint is {trainer.save_hf_checkpoint}; expected last, always or never",
         f"{VALIDATOR}TrainerConfigValidator",
         "set it to one of these",
-        older=IN_05,
+        since="0.5",
     ),
     Requirement(
         "trainer.trainer_type",
@@ -415,7 +413,7 @@ ROWS: tuple[Requirement, ...] = (
         "trainer.trainer_type is {trainer.trainer_type}; expected verl or tinker",
         f"{VALIDATOR}TrainerConfigValidator",
         "set it to verl",
-        older=IN_05,
+        since="0.5",
     ),
 )
 

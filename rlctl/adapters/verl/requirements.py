@@ -1,12 +1,14 @@
-"""What verl refuses before it starts, and in its workers, read from the source of release 0.9.1."""
+"""What verl refuses before it starts, and in its workers, read from the source of each release from 0.3 to 0.9.1."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
 from rlctl.adapters.engine.values import files_of
 from rlctl.common.messages.reasons import said
+from rlctl.common.report import Level
 
 ACTOR, ROLLOUT, REF, CRITIC = (
     "actor_rollout_ref.actor",
@@ -86,6 +88,26 @@ def _engine_devices(values: Values) -> int:
     )
 
 
+CONFIG, ACTOR_SOURCE, CRITIC_SOURCE, ROLLOUT_SOURCE, WORKERS, TRAINER = (
+    "verl/utils/config.py, validate_config",
+    "verl/workers/config/actor.py, ActorConfig",
+    "verl/workers/config/critic.py, CriticConfig",
+    "verl/workers/config/rollout.py, RolloutConfig",
+    "verl/workers/engine_workers.py",
+    "verl/trainer/ppo/v1/trainer_base.py",
+)
+
+RAY_TRAINER, FSDP_WORKERS, OLD_WORKERS, BALANCING = (
+    "verl/trainer/ppo/ray_trainer.py, RayPPOTrainer._validate_config",
+    "verl/workers/fsdp_workers.py, ActorRolloutRefWorker.__init__",
+    "verl/workers/fsdp_workers.py, ActorRolloutRefWorker._build_rollout",
+    "verl/utils/seqlen_balancing.py, rearrange_micro_batches",
+)
+CHECKED: dict[str, Any] = {"since": "0.6", "older": {"0.3": RAY_TRAINER}}
+"""Releases of what ``RayPPOTrainer`` checked before 0.6 moved it."""
+SINCE_0_6: dict[str, Any] = {"since": "0.6"}
+
+
 def _micro(role: str, name: str, needed: Callable[[Values], bool], source: str) -> Iterator[Requirement]:
     """The rules on a micro-batch that is given per GPU, or, as older releases had it, for all of them."""
     old, new = f"{role}.{name}", f"{role}.{name}_per_gpu"
@@ -95,6 +117,7 @@ def _micro(role: str, name: str, needed: Callable[[Values], bool], source: str) 
         said("neither {new} nor {old} is set, and dynamic batching is off", new=new, old=old),
         source,
         said("set {new}", new=new),
+        **CHECKED,
     )
     yield Requirement(
         old,
@@ -102,6 +125,7 @@ def _micro(role: str, name: str, needed: Callable[[Values], bool], source: str) 
         said("{old} ({{{old}}}) and {new} ({{{new}}}) are both set", old=old, new=new),
         source,
         said("remove {old}", old=old),
+        **CHECKED,
     )
 
 
@@ -110,10 +134,11 @@ def _mini(role: str, needed: Callable[[Values], bool], source: str) -> Iterator[
     mini, micro = f"{role}.ppo_mini_batch_size", f"{role}.ppo_micro_batch_size"
     yield Requirement(
         mini,
-        lambda values: needed(values) and values["data.train_batch_size"] < values[mini],
+        lambda values: needed(values) and 0 < values["data.train_batch_size"] < values[mini],
         said("data.train_batch_size ({{data.train_batch_size}}) is less than {mini} ({{{mini}}})", mini=mini),
         source,
         said("set {mini} to data.train_batch_size or less", mini=mini),
+        **CHECKED,
     )
     yield Requirement(
         micro,
@@ -121,6 +146,7 @@ def _mini(role: str, needed: Callable[[Values], bool], source: str) -> Iterator[
         said("{mini} ({{{mini}}}) is not divisible by {micro} ({{{micro}}})", mini=mini, micro=micro),
         source,
         said("set {role}.ppo_micro_batch_size_per_gpu instead", role=role),
+        **CHECKED,
     )
     yield Requirement(
         micro,
@@ -137,6 +163,7 @@ def _mini(role: str, needed: Callable[[Values], bool], source: str) -> Iterator[
         ),
         source,
         said("set {role}.ppo_micro_batch_size_per_gpu instead", role=role),
+        **CHECKED,
     )
 
 
@@ -148,14 +175,103 @@ def _reference_static(values: Values) -> bool:
     return _uses_reference(values) and _static(ACTOR)(values)
 
 
-CONFIG, ACTOR_SOURCE, CRITIC_SOURCE, ROLLOUT_SOURCE, WORKERS, TRAINER = (
-    "verl/utils/config.py, validate_config",
-    "verl/workers/config/actor.py, ActorConfig",
-    "verl/workers/config/critic.py, CriticConfig",
-    "verl/workers/config/rollout.py, RolloutConfig",
-    "verl/workers/engine_workers.py",
-    "verl/trainer/ppo/v1/trainer_base.py",
+def _tokens(values: Values) -> int:
+    """The longest sequence of a step, padding included."""
+    return values.number("data.max_prompt_length", 0) + values.number("data.max_response_length", 0)
+
+
+def _split_over(values: Values, role: str) -> int:
+    """GPUs that share each sequence of a role, and its token budget with it."""
+    if _strategy(values) == "megatron":
+        return values.number(f"{CRITIC if role == CRITIC else ACTOR}.megatron.context_parallel_size")
+    return _sequence_parallel(values, ACTOR if role == ROLLOUT else role)
+
+
+BUDGETS: tuple[tuple[str, str, str, Callable[[Values], object]], ...] = (
+    (ACTOR, "ppo_max_token_len_per_gpu", "use_dynamic_bsz", lambda v: True),
+    (ROLLOUT, "log_prob_max_token_len_per_gpu", "log_prob_use_dynamic_bsz", lambda v: True),
+    (REF, "log_prob_max_token_len_per_gpu", "log_prob_use_dynamic_bsz", _uses_reference),
+    (CRITIC, "ppo_max_token_len_per_gpu", "use_dynamic_bsz", _uses_critic),
+    (CRITIC, "forward_max_token_len_per_gpu", "use_dynamic_bsz", _uses_critic),
 )
+"""Token budgets: the role, its key, the switch that makes verl read it, and whether a run has the role."""
+
+
+def _budget(role: str, name: str, switch: str, needed: Callable[[Values], object]) -> Iterator[Requirement]:
+    """verl stops at a sequence above a budget: of padded sequences the first is, since 0.8 the first that is so long."""
+    key = f"{role}.{name}"
+
+    def over(values: Values) -> bool:
+        if values[key] is None or not (needed(values) and values[f"{role}.{switch}"]):
+            return False
+        return values.number(key) * _split_over(values, role) < _tokens(values)
+
+    numbers: dict[str, Callable[[Values], object]] = {
+        "tokens": _tokens,
+        "share": lambda values: _split_over(values, role),
+    }
+    common = (
+        f"{{{key}}} tokens x {{share}} GPUs a sequence is less than the longest sequence, "
+        "data.max_prompt_length + data.max_response_length = {tokens}"
+    )
+    yield Requirement(
+        key,
+        over,
+        f"{key} is too small: {common}, and verl pads every sequence to that length",
+        BALANCING,
+        said("raise {key}", key=key),
+        numbers=numbers,
+        since="0.3",
+        until="0.7",
+    )
+    yield Requirement(
+        key,
+        over,
+        f"{key} may be too small: {common}. verl stops at the first sequence that is longer than the budget",
+        BALANCING,
+        said("raise {key}, or shorten prompts or responses", key=key),
+        numbers=numbers,
+        since="0.8",
+        level=Level.WARNING,
+    )
+
+
+def _rank_share(values: Values, role: str) -> int:
+    """Responses of a mini-batch on one data-parallel rank of an FSDP role."""
+    mini = values[f"{role}.ppo_mini_batch_size"] * values[f"{ROLLOUT}.n"]
+    return int(mini) // (_gpus(values) // _sequence_parallel(values, role))
+
+
+def _uneven_micro(role: str, needed: Callable[[Values], object]) -> Iterator[Requirement]:
+    """A rank's share of a mini-batch is whole micro-batches; before 0.8 also where dynamic batches ignore the micro-batch."""
+    key = f"{role}.ppo_micro_batch_size_per_gpu"
+
+    def uneven(values: Values) -> bool:
+        micro = values[key]
+        fsdp = _strategy(values, role) in ("fsdp", "fsdp2")
+        return bool(needed(values) and fsdp and micro) and _rank_share(values, role) % micro != 0
+
+    message = said(
+        "a rank's share of a mini-batch is {{share}} responses ({role}.ppo_mini_batch_size x {rollout}.n over the data-parallel "
+        "ranks), which {key} ({{{key}}}) does not divide",
+        role=role,
+        rollout=ROLLOUT,
+        key=key,
+    )
+    numbers: dict[str, Callable[[Values], object]] = {"share": lambda values: _rank_share(values, role)}
+    hint = said("set {key} to a divisor of it", key=key)
+    old = FSDP_WORKERS if role == ACTOR else "verl/workers/fsdp_workers.py, CriticWorker.__init__"
+    yield Requirement(key, uneven, message, old, hint, numbers=numbers, since="0.3", until="0.7")
+    yield Requirement(
+        key,
+        lambda values: not values[f"{role}.use_dynamic_bsz"] and uneven(values),
+        message,
+        "verl/workers/engine/utils.py, prepare_micro_batches",
+        hint,
+        numbers=numbers,
+        since="0.8",
+    )
+
 
 ROWS: tuple[Requirement, ...] = (
     Requirement(
@@ -165,6 +281,7 @@ ROWS: tuple[Requirement, ...] = (
         "verl/utils/dataset/rl_dataset.py, RLHFDataset._read_files_and_tokenize",
         "name the training data in data.train_files",
         check_code="no-data",
+        since="0.3",
     ),
     Requirement(
         f"{ACTOR}.megatron.tensor_model_parallel_size",
@@ -172,6 +289,8 @@ ROWS: tuple[Requirement, ...] = (
         "the GPUs ({trainer.nnodes} x {trainer.n_gpus_per_node}) are not divisible by tensor x pipeline x context parallel sizes",
         CONFIG,
         "change the parallel sizes of actor_rollout_ref.actor.megatron, or trainer.n_gpus_per_node",
+        since="0.6",
+        older={"0.4": RAY_TRAINER},
     ),
     Requirement(
         "data.train_batch_size",
@@ -183,6 +302,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         CONFIG,
         said("change data.train_batch_size, or set {actor}.use_dynamic_bsz to true", actor=ACTOR),
+        **CHECKED,
     ),
     *_micro(ACTOR, "ppo_micro_batch_size", _static(ACTOR), f"{ACTOR_SOURCE}.__post_init__"),
     *_mini(ACTOR, _static(ACTOR), f"{ACTOR_SOURCE}.validate"),
@@ -190,6 +310,23 @@ ROWS: tuple[Requirement, ...] = (
     *_micro(ROLLOUT, "log_prob_micro_batch_size", _static(ACTOR), CONFIG),
     *_micro(CRITIC, "ppo_micro_batch_size", _critic_static, f"{CRITIC_SOURCE}.__post_init__"),
     *_mini(CRITIC, _critic_static, f"{CRITIC_SOURCE}.validate"),
+    *_uneven_micro(ACTOR, lambda v: True),
+    *_uneven_micro(CRITIC, _uses_critic),
+    *(row for budget in BUDGETS for row in _budget(*budget)),
+    Requirement(
+        f"{ACTOR}.ppo_mini_batch_size",
+        lambda v: _strategy(v) in ("fsdp", "fsdp2") and _rank_share(v, ACTOR) == 0,
+        said(
+            "{actor}.ppo_mini_batch_size x {rollout}.n ({{{actor}.ppo_mini_batch_size}} x {{{rollout}.n}}) is less than the "
+            "number of data-parallel ranks",
+            actor=ACTOR,
+            rollout=ROLLOUT,
+        ),
+        FSDP_WORKERS,
+        said("raise {actor}.ppo_mini_batch_size, or use fewer GPUs", actor=ACTOR),
+        since="0.3",
+        until="0.7",
+    ),
     Requirement(
         f"{ACTOR}.loss_agg_mode",
         lambda v: v[f"{ACTOR}.loss_agg_mode"] not in LOSS_AGGREGATIONS,
@@ -200,6 +337,36 @@ ROWS: tuple[Requirement, ...] = (
         ),
         f"{ACTOR_SOURCE}.__post_init__",
         "set it to one of these",
+        since="0.6",
+        older={"0.4": RAY_TRAINER},
+    ),
+    Requirement(
+        f"{ACTOR}.loss_agg_mode",
+        lambda v: v[f"{ACTOR}.loss_agg_mode"] == "token-sum",
+        said("{actor}.loss_agg_mode is token-sum, which verl has since 0.9", actor=ACTOR),
+        f"{ACTOR_SOURCE}.__post_init__",
+        "use token-mean, or verl 0.9",
+        since="0.6",
+        older={"0.4": RAY_TRAINER},
+        until="0.8",
+    ),
+    Requirement(
+        "data.train_batch_size",
+        lambda v: (
+            v[f"{ACTOR}.use_dynamic_bsz"]
+            and _strategy(v) != "megatron"
+            and v["data.train_batch_size"] * v[f"{ROLLOUT}.n"] % _gpus(v)
+        ),
+        said(
+            "data.train_batch_size x {rollout}.n ({{data.train_batch_size}} x {{{rollout}.n}}) is not divisible by the number of "
+            "GPUs ({{gpus}})",
+            rollout=ROLLOUT,
+        ),
+        RAY_TRAINER,
+        "change data.train_batch_size",
+        numbers={"gpus": _gpus},
+        since="0.3",
+        until="0.5",
     ),
     Requirement(
         f"{ACTOR}.ulysses_sequence_parallel_size",
@@ -215,6 +382,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         "verl/workers/config/actor.py, FSDPActorConfig.validate",
         "set actor_rollout_ref.model.use_remove_padding to true",
+        **CHECKED,
     ),
     Requirement(
         f"{ROLLOUT}.temperature",
@@ -222,6 +390,7 @@ ROWS: tuple[Requirement, ...] = (
         said("{rollout}.temperature is {{{rollout}.temperature}}, and validation samples", rollout=ROLLOUT),
         CONFIG,
         said("set {rollout}.temperature above 0, or {rollout}.val_kwargs.do_sample to false", rollout=ROLLOUT),
+        **CHECKED,
     ),
     Requirement(
         "actor_rollout_ref.model.lora_rank",
@@ -234,6 +403,7 @@ ROWS: tuple[Requirement, ...] = (
         said("the rank of the adapter is above {largest_lora}, the largest that vLLM takes", largest_lora=LARGEST_LORA),
         CONFIG,
         said("set actor_rollout_ref.model.lora_rank to {largest_lora} or less", largest_lora=LARGEST_LORA),
+        **SINCE_0_6,
     ),
     Requirement(
         "critic.strategy",
@@ -248,6 +418,7 @@ ROWS: tuple[Requirement, ...] = (
         said("{actor}.router_replay.mode is {{{actor}.router_replay.mode}}; expected disabled, R2 or R3", actor=ACTOR),
         "verl/workers/config/actor.py, RouterReplayConfig.__post_init__",
         "set it to one of these",
+        since="0.7",
     ),
     Requirement(
         f"{ACTOR}.megatron.dtype",
@@ -255,6 +426,7 @@ ROWS: tuple[Requirement, ...] = (
         said("{actor}.megatron.dtype is {{{actor}.megatron.dtype}}; expected bfloat16 or float16", actor=ACTOR),
         "verl/workers/config/engine.py, McoreEngineConfig.__post_init__",
         "set it to one of these",
+        **SINCE_0_6,
     ),
     Requirement(
         f"{ACTOR}.optim.lr_scheduler_type",
@@ -268,6 +440,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         "verl/workers/config/optimizer.py, FSDPOptimizerConfig.__post_init__",
         "set it to one of these",
+        **SINCE_0_6,
     ),
     Requirement(
         f"{ROLLOUT}.name",
@@ -275,13 +448,15 @@ ROWS: tuple[Requirement, ...] = (
         said("{rollout}.name is not set, and verl has no default for it", rollout=ROLLOUT),
         "verl/trainer/config/rollout/rollout.yaml",
         said("set {rollout}.name to vllm or sglang", rollout=ROLLOUT),
+        **SINCE_0_6,
     ),
     Requirement(
         f"{ROLLOUT}.mode",
         lambda v: v[f"{ROLLOUT}.mode"] == "sync",
-        said("{rollout}.mode is sync, which verl 0.9 no longer has", rollout=ROLLOUT),
+        said("{rollout}.mode is sync, which verl no longer has since 0.7", rollout=ROLLOUT),
         f"{ROLLOUT_SOURCE}.__post_init__",
         "remove it, or set it to async",
+        since="0.7",
     ),
     Requirement(
         f"{ROLLOUT}.expert_parallel_size",
@@ -297,6 +472,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         f"{ROLLOUT_SOURCE}.__post_init__",
         "set it to the product of the two, or to 1",
+        **SINCE_0_6,
     ),
     Requirement(
         f"{ROLLOUT}.pipeline_model_parallel_size",
@@ -311,6 +487,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         f"{ROLLOUT_SOURCE}.__post_init__",
         "set it to 1",
+        **SINCE_0_6,
     ),
     Requirement(
         f"{ROLLOUT}.log_prob_use_dynamic_bsz",
@@ -321,6 +498,7 @@ ROWS: tuple[Requirement, ...] = (
         said("{rollout}.log_prob_use_dynamic_bsz differs from {actor}.use_dynamic_bsz", rollout=ROLLOUT, actor=ACTOR),
         f"{WORKERS}, ActorRolloutRefWorker.init_model",
         said("remove it: it follows {actor}.use_dynamic_bsz", actor=ACTOR),
+        since="0.8",
     ),
     Requirement(
         f"{ACTOR}.ppo_micro_batch_size_per_gpu",
@@ -335,6 +513,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         f"{WORKERS}, ActorRolloutRefWorker.init_model",
         said("set {actor}.ppo_micro_batch_size_per_gpu instead", actor=ACTOR),
+        since="0.8",
     ),
     Requirement(
         f"{ACTOR}.ppo_mini_batch_size",
@@ -347,13 +526,16 @@ ROWS: tuple[Requirement, ...] = (
         ),
         f"{WORKERS}, TrainingWorker.train_mini_batch",
         "change the mini-batch, the number of GPUs or the parallel sizes",
+        since="0.8",
     ),
     Requirement(
         f"{ROLLOUT}.tensor_model_parallel_size",
-        lambda v: _in_turns(v) and _gpus(v) % _engine_devices(v),
+        lambda v: _in_turns(v) and v["actor_rollout_ref.hybrid_engine"] is not False and _gpus(v) % _engine_devices(v),
         "the GPUs ({trainer.nnodes} x {trainer.n_gpus_per_node}) are not divisible by the devices of a rollout engine",
         f"{WORKERS}, ActorRolloutRefWorker.init_model",
         said("set {rollout}.tensor_model_parallel_size to a divisor of the number of GPUs", rollout=ROLLOUT),
+        since="0.8",
+        older={"0.3": OLD_WORKERS},
     ),
     Requirement(
         f"{ACTOR}.clip_ratio_c",
@@ -361,6 +543,8 @@ ROWS: tuple[Requirement, ...] = (
         said("{actor}.clip_ratio_c is {{{actor}.clip_ratio_c}}; expected more than 1", actor=ACTOR),
         "verl/trainer/ppo/core_algos.py, compute_policy_loss_vanilla",
         "3.0 is usual",
+        since="0.6",
+        older={"0.4": "verl/trainer/ppo/core_algos.py, compute_policy_loss"},
     ),
     Requirement(
         "algorithm.filter_groups.metric",
@@ -391,6 +575,7 @@ ROWS: tuple[Requirement, ...] = (
         "trainer.resume_mode is resume_path, but trainer.resume_from_path ({trainer.resume_from_path}) lacks global_step_N",
         f"{TRAINER}, PPOTrainer._load_checkpoint",
         "set trainer.resume_from_path to a folder global_step_N",
+        older={"0.3": "verl/trainer/ppo/ray_trainer.py, RayPPOTrainer._load_checkpoint"},
     ),
     Requirement(
         "data.train_batch_size",
@@ -449,4 +634,5 @@ REQUIREMENTS = Requirements(
     ROWS,
     {f"{ROLLOUT}.mode": "async", f"{ROLLOUT}.name": None, "trainer.v1.separate_async.parameter_sync_step": 1},
     kinds=("ppo",),
+    older=("0.3", "0.4", "0.5", "0.6", "0.7", "0.8"),
 )
