@@ -28,12 +28,13 @@ from rlctl.checks import (
 )
 from rlctl.checks.hints import in_canonical_words, nearest_fixes
 from rlctl.checks.lost_keys import of_reading, refuse_unused, with_mistyped_keys, without_equivalent
-from rlctl.checks.problem import LEVELS, CheckContext, Problem
-from rlctl.common.errors import Location
-from rlctl.common.report import Finding, Level
-from rlctl.config import Config, resolve_stages
+from rlctl.checks.problem import LEVELS, CheckContext, Problem, level_for, runners_of
+from rlctl.common.errors import Location, RlctlError
+from rlctl.common.report import Finding, Fix, Level
+from rlctl.config import Config, resolve_stages, with_value
 from rlctl.documents.paths import KeyPath, dotted
 from rlctl.planning.arithmetic import Cluster
+from rlctl.planning.support import RLCTL
 
 __all__ = [
     "ABOUT_THIS_MACHINE",
@@ -51,6 +52,8 @@ __all__ = [
 
 Locate = Callable[[KeyPath], Location | None]
 Check = Callable[[Config, CheckContext], Iterator[Problem]]
+_Place = tuple[str, KeyPath]
+"""The message and the key of a problem."""
 
 ABOUT_THIS_MACHINE = ("path-missing", "hub-name", "code-import")
 """Findings that say nothing of a run on other machines."""
@@ -68,6 +71,11 @@ RULES: tuple[Check, ...] = (
 )
 """Every rule on the config itself, in the order that findings are shown."""
 
+FIX_RULES = tuple(rule for rule in RULES if rule is not placement.memory)
+"""What a suggested value must not break; an estimate of memory for each of them would take longer than the check."""
+MOST_FIXES = 8
+"""Suggested values of a finding that are applied and checked; a framework may not be able to express the first ones."""
+
 RULES_OF_FILES: tuple[Check, ...] = (*user_code.RULES, *data_files.RULES)
 """Rules that read the code and the data that a config names."""
 
@@ -82,6 +90,7 @@ def check(
     cluster: Cluster | None = None,
     symbolic: Collection[KeyPath] | None = None,
     silent: Collection[KeyPath] = (),
+    runner: str = RLCTL,
     more: Iterable[Check] = (),
 ) -> list[Finding]:
     """Check a config, each of its stages as it will run.
@@ -92,12 +101,13 @@ def check(
         cluster: the machines it is for; None checks nothing that depends on them.
         symbolic: keys written as ``${...}``; None does not look for secrets in plain text.
         silent: keys that hold what a dialect's silence means (``Loaded.silent``).
+        runner: the framework that is to run it; findings that say nothing of that one are left away.
         more: further rules, such as ``RULES_OF_FILES``.
     """
     rules = (*RULES, *more)
-    surroundings = CheckContext(cluster, symbolic, silent)
+    surroundings = CheckContext(cluster, symbolic, silent, runner)
     if not config.stages:
-        return [_finding(problem, (), locate) for problem in _problems(config, surroundings, rules)]
+        return [_finding(problem, (), locate, runner) for problem in _problems(config, surroundings, rules)]
     stages, broken = resolve_stages(config)
     findings = [Finding("stage", Level.ERROR, f.message, f.key, locate(("stages",)), f.hint) for f in broken]
     found = (
@@ -106,10 +116,10 @@ def check(
         else {}
     )
     everywhere = [problem for problem in found.get(0, []) if all(problem in others for others in found.values())]
-    findings += [_finding(problem, (), locate) for problem in everywhere]
+    findings += [_finding(problem, (), locate, runner) for problem in everywhere]
     for index, problems in found.items():
         own = (problem for problem in problems if problem not in everywhere)
-        found_here = [_finding(problem, ("stages", index), _in_stage(config, index, locate)) for problem in own]
+        found_here = [_finding(problem, ("stages", index), _in_stage(config, index, locate), runner) for problem in own]
         findings += [replace(item, stage=stages[index].name) for item in found_here]
     return findings
 
@@ -143,22 +153,52 @@ def _in_stage(config: Config, index: int, locate: Locate) -> Locate:
 
 
 def _problems(config: Config, surroundings: CheckContext, rules: Iterable[Check]) -> list[Problem]:
-    return [problem for rule in rules for problem in rule(config, surroundings)]
+    found = (problem for rule in rules for problem in rule(config, surroundings))
+    told = [problem for problem in found if level_for(problem.id, surroundings.runner) is not None]
+    before = {(problem.id, problem.key) for problem in told}
+    return [replace(problem, fixes=_working(config, surroundings, problem, before)) for problem in told]
 
 
-def _finding(problem: Problem, stage: KeyPath, locate: Locate) -> Finding:
+def _working(
+    config: Config, surroundings: CheckContext, problem: Problem, before: Collection[_Place]
+) -> tuple[Fix, ...]:
+    """The fixes that solve a problem and make no other: each is applied and checked, until enough are found."""
+    if problem.code == "memory":  # its fixes come from the estimate that they change
+        return problem.fixes
+    working: list[Fix] = []
+    for fix in problem.fixes:
+        if len(working) < MOST_FIXES and _solves(config, surroundings, problem, fix, before):
+            working.append(fix)
+    return tuple(working)
+
+
+def _solves(config: Config, surroundings: CheckContext, problem: Problem, fix: Fix, before: Collection[_Place]) -> bool:
+    try:
+        changed = with_value(config, *fix)
+        after = {(found.id, found.key) for rule in FIX_RULES for found in rule(changed, surroundings)}
+    except RlctlError:
+        return False
+    new = (id_ for id_, _ in after - set(before) if level_for(id_, surroundings.runner) not in (None, Level.NOTE))
+    return (problem.id, problem.key) not in after and not any(new)
+
+
+def _finding(problem: Problem, stage: KeyPath, locate: Locate, runner: str) -> Finding:
+    level = level_for(problem.id, runner)
+    assert level is not None  # the others were left away
     path = (*stage, *problem.key)
     fixes = tuple(((*stage, *key), value) for key, value in problem.fixes)
+    hint = problem.hint
     return Finding(
         problem.code,
-        LEVELS[problem.code],
-        problem.message,
+        level,
+        problem.message_for(runner),
         dotted(path),
         locate(path),
-        in_canonical_words(problem.hint, fixes),
-        nearest_fixes(problem.hint, fixes),
+        in_canonical_words(hint, fixes),
+        nearest_fixes(hint, fixes),
         id=problem.id,
         params=problem.params,
-        template=problem.hint,
+        template=hint,
         candidates=fixes,
+        runners=runners_of(problem.id),
     )

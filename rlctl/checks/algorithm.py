@@ -36,13 +36,15 @@ def advantage(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     if _is_rl(config) and arithmetic.measures_old(config) and config.algorithm.old_log_probs == "rollout":
         yield problem("old-pass-left-out", key, [(key, "recompute")], name=name)
     key = ("batch", "responses_per_prompt")
-    if _is_rl(config) and name in GROUP_BASELINES and config.batch.responses_per_prompt == 1:
+    teacher = config.algorithm.distillation
+    rewarded = teacher is None or teacher.args.get("with_rewards") is not False
+    if _is_rl(config) and rewarded and name in GROUP_BASELINES and config.batch.responses_per_prompt == 1:
         yield problem("group-of-one", key, [(key, 8)], name=name)
     if arithmetic.needs_critic(config) and config.critic is None:
         yield problem(
             "gae-without-critic", ("algorithm", "advantage"), [(("critic",), {}), (("algorithm", "advantage"), "grpo")]
         )
-    if config.critic is not None and not arithmetic.needs_critic(config):
+    if config.critic is not None and arithmetic.trains(config) and not arithmetic.needs_critic(config):
         yield problem(
             "critic-unused", ("critic",), [(("critic",), None), (("algorithm", "advantage"), "gae")], name=name
         )

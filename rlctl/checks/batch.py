@@ -10,6 +10,7 @@ from rlctl.checks.problem import CheckContext, Problem, problem
 from rlctl.common.errors import PlanError
 from rlctl.common.messages import text
 from rlctl.config import Config
+from rlctl.config.sections.agents import ToolsAgent
 from rlctl.planning import arithmetic
 from rlctl.planning.memory import context_tokens
 from rlctl.planning.models import read_shape
@@ -17,7 +18,7 @@ from rlctl.planning.models import read_shape
 
 def mini_batches(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """A step's responses divide into mini-batches, and these by the replicas."""
-    if not arithmetic.trains(config):
+    if not arithmetic.trains(config) or _several_rows(config):
         return
     step, mini = arithmetic.responses_per_step(config), arithmetic.mini_batch_responses(config)
     key = ("batch", "mini_batch_responses")
@@ -35,6 +36,11 @@ def mini_batches(config: Config, surroundings: CheckContext) -> Iterator[Problem
             rest=rest,
         )
     yield from _replicas(config, min(mini, step))
+
+
+def _several_rows(config: Config) -> bool:
+    """Whether a trajectory may give several training rows, so that a step's number of rows is known only when it is played."""
+    return any(not isinstance(agent, ToolsAgent) for agent in arithmetic.agents_of(config).values())
 
 
 def _step_arithmetic(config: Config) -> str:

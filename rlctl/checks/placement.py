@@ -68,8 +68,9 @@ def within_node(config: Config, surroundings: CheckContext) -> Iterator[Problem]
     """What exchanges data in every layer stays within a node."""
     per_node = config.placement.devices_per_node
     tensor = _generated(config, surroundings).rollout.parallel.tensor_parallel_size
-    is_whole = arithmetic.rollout_devices(config) % tensor == 0  # else the devices do not divide at all
-    if arithmetic.needs_rollout(config) and is_whole and (tensor > per_node or per_node % tensor):
+    generating = arithmetic.rollout_devices(config) if arithmetic.needs_rollout(config) else 0
+    firsts = range(0, generating, tensor) if generating % tensor == 0 else ()  # else the devices do not divide at all
+    if any(first // per_node != (first + tensor - 1) // per_node for first in firsts):
         yield problem(
             "engine-over-node", ("rollout", "parallel", "tensor_parallel_size"), tensor=tensor, devices=per_node
         )  # no fix: in fewer devices a large model does not fit, and other frameworks span nodes
@@ -89,7 +90,8 @@ def roles(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
         )
     if placement.layout != "explicit":
         return
-    if not placement.roles.get("policy") or not placement.roles["policy"].devices:
+    policy = placement.roles.get("policy")
+    if arithmetic.trains(config) and not (policy and policy.devices):
         yield problem("role-devices_policy", ("placement", "roles"))
     for name, role in placement.roles.items():
         if name not in ROLES:
@@ -162,7 +164,7 @@ def memory(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     gib = known.gib_per_device or (gpu.gib if gpu is not None else None)
     if gib is None:
         return
-    fit = fit_of(config, gib=gib)
+    fit = fit_of(config, gib=gib, runner=surroundings.runner)
     if fit is None or fit.fits:
         return
     key = ("rollout", "memory", "gpu_memory_utilization") if fit.worst.phase == "rollout" else ("train", "engine")

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
-from rlctl.common.messages import code_of, optional, text
+from rlctl.common.messages import catalogue, code_of, optional, text
 from rlctl.common.report import Fix, Level
 from rlctl.documents.paths import KeyPath, dotted
 from rlctl.planning.arithmetic import Cluster
+from rlctl.planning.support import RLCTL
+
+RUNNERS = (RLCTL, "verl", "trinity", "roll")
+"""The frameworks that may run a config."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +37,27 @@ class Problem:
     def message(self) -> str:
         return text(self.id, **self._values)
 
+    def message_for(self, runner: str) -> str:
+        """What a framework does, if the catalogue says it of that one (``context-too-short.verl``); else what rlctl does."""
+        return optional(f"{self.id}.{runner}", **self._values) or self.message
+
     @property
     def hint(self) -> str:
-        """What to do; ``{fix}`` in it stands for the fixes in words, ``{first}`` for the nearest."""
-        return optional(f"{self.id}.hint", **self._values)
+        """What to do; ``{fix}`` in it stands for the fixes in words, ``{first}`` for the nearest; if none is left, what else."""
+        if self.fixes or not _names_fixes(self.id):
+            return optional(f"{self.id}.hint", **self._values)
+        return optional(f"{self.id}.otherwise", **self._values) or text("no-single-fix", **self._values)
 
     @property
     def _values(self) -> dict[str, Any]:
         return {"key": dotted(self.key), "fix": "{fix}", "first": "{first}", **self.params}
+
+
+@cache
+def _names_fixes(id_: str) -> bool:
+    """Whether the hint of a message shows the values of its fixes."""
+    entry = catalogue("en")[id_]
+    return "$fix }" in entry or "$first }" in entry
 
 
 def problem(id_: str, key: KeyPath, fixes: Iterable[Fix] = (), /, **params: Any) -> Problem:
@@ -57,6 +75,8 @@ class CheckContext:
     """Keys written as ``${...}``; None where that is not known."""
     silent: Collection[KeyPath] = ()
     """Keys that hold what a dialect's silence means: nobody wrote them."""
+    runner: str = RLCTL
+    """The framework that is to run the config."""
 
     def is_silent(self, path: KeyPath) -> bool:
         """Whether nobody wrote a key: it, or everything below it, holds a dialect's default."""
@@ -138,4 +158,61 @@ LEVELS: Mapping[str, Level] = {
     "runner-release": _N,
     "not-supported": _E,
 }
-"""How bad each code is, in the order of the page; the catalogue of messages says what it means."""
+"""How bad each code is if rlctl runs the config, in the order of the page; the catalogue of messages says what it means."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What a finding is worth if another framework runs the config."""
+
+    why: str
+    """What those frameworks do instead."""
+    levels: Mapping[str, Level] = field(default_factory=dict)
+    """By framework, how bad it is there; a framework that is missing has no such problem, or says it by its own requirements."""
+
+
+def _as_warning(why: str) -> Elsewhere:
+    return Elsewhere(why, dict.fromkeys(RUNNERS[1:], _W))
+
+
+_OWN_RULES = "the frameworks stop by arithmetic of their own, which their requirements have"
+_OURS = "a limit of rlctl's runtime"
+
+ELSEWHERE: Mapping[str, Elsewhere] = {
+    "reward-names": Elsewhere("the frameworks do not name rewards"),
+    "auxiliary-models": Elsewhere("Trinity-RFT tells auxiliary models apart by their place, not by name", {"roll": _E}),
+    "idle-replicas": Elsewhere(_OWN_RULES),
+    "replicas-uneven": Elsewhere(_OWN_RULES),
+    "sequence-over-micro": Elsewhere(
+        "the frameworks stop with an assertion; verl and Trinity-RFT have it among their requirements", {"roll": _W}
+    ),
+    "context-too-short": Elsewhere(
+        "verl and ROLL cut responses short; Trinity-RFT refuses the config, which its requirements have",
+        {"verl": _W, "roll": _W},
+    ),
+    "engine-over-node": Elsewhere("their engines may span nodes"),
+    "resume-path_unread": _as_warning("they ignore it, too; verl and ROLL always have the key"),
+    "role-variables": Elsewhere("roles have other names"),
+    "remote-path": Elsewhere("paths on other machines are read in other ways"),
+    "staleness": Elsewhere("they count staleness otherwise"),
+    "buffer-too-small": Elsewhere("their buffers grow"),
+    "difficulty-ahead": Elsewhere("their samplers update when rewards arrive"),
+    "old-pass-left-out": Elsewhere(_OURS),
+    "warmup": _as_warning("they use one of the two, or decay from the first step"),
+    "tracker-twice": Elsewhere("they start each tracker once"),
+    "not-applied": Elsewhere(_OURS),
+    "not-used": Elsewhere(_OURS),
+    "not-supported": Elsewhere(_OURS),
+}
+"""Codes, or messages of a code, that mean something else in other frameworks. All others hold for all, at the same level."""
+
+
+def level_for(id_: str, runner: str) -> Level | None:
+    """How bad a message is if a framework runs the config; None if it says nothing of that framework."""
+    other = ELSEWHERE.get(id_, ELSEWHERE.get(code_of(id_)))
+    return LEVELS[code_of(id_)] if runner == RLCTL or other is None else other.levels.get(runner)
+
+
+def runners_of(id_: str) -> tuple[str, ...]:
+    """The frameworks that a message holds for."""
+    return tuple(runner for runner in RUNNERS if level_for(id_, runner) is not None)

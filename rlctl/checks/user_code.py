@@ -73,7 +73,7 @@ def rewards(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
         yield from _defined(code, reward.function, ("rewards", index, "function"), "function")
         node = code.names().get(reward.function)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield from _signature(code, node, reward, index)
+            yield from _signature(code, node, reward, index, surroundings.runner)
 
 
 def datasets(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
@@ -173,13 +173,20 @@ def _defined(code: _Code, name: str, key: KeyPath, what: str) -> Iterator[Proble
 
 
 def _signature(
-    code: _Code, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, reward: FunctionReward, index: int
+    code: _Code,
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef,
+    reward: FunctionReward,
+    index: int,
+    runner: str,
 ) -> Iterator[Problem]:
     takes = _parameters(node)
     if takes is None:
         return
     key: KeyPath = ("rewards", index, "function")
-    form = form_of(takes) if reward.signature == "auto" else reward.signature
+    known = (
+        "verl" if runner == "verl" else reward.signature
+    )  # verl has one way to call it, rlctl goes by its parameters
+    form = form_of(takes) if known == "auto" else known
     where = f"{code.path}:{node.lineno}: {node.name}({takes})"
     if form is None:
         yield problem("code-signature", key, where=where)

@@ -209,20 +209,21 @@ def _checked(
         at = error.at or Location(file)
         report.findings.append(finding("unreadable", Level.ERROR, at=at, reason=error.message, advice=error.hint))
         return Checked(file, report)
+    checked = _of_config(loaded, report, question) if loaded is not None else []
+    codes = {item.code for item in checked}
     if question.runner is not Runner.RLCTL:
         from rlctl.translation.acceptance import findings_of, with_unknown_keys
 
         found = with_mistyped_keys(report.findings, question.allow_unknown)
         report.findings = with_unknown_keys(question.runner, found, question.allow_unknown)
-        changed = bool(question.assignments)
-        report.extend(findings_of(question.runner, loaded, report, changed=changed, checked=loaded is not None))
+        report.extend(findings_of(question.runner, loaded, report, changed=bool(question.assignments), checked=codes))
     else:
         from rlctl.translation.acceptance import of_its_own_framework
 
         report.findings = of_reading(report, question.allow_unknown)
-        report.extend(of_its_own_framework(report, checked=loaded is not None) if not question.assignments else ())
+        report.extend(of_its_own_framework(report, checked=codes) if not question.assignments else ())
     if loaded is not None:
-        report.extend(loaded.as_written(_of_config(loaded, report, question)))
+        report.extend(loaded.as_written(checked))
     elif not report.errors:
         report.findings.append(finding("unreadable_empty", Level.ERROR, at=Location(file)))
     from rlctl.checks import elsewhere
@@ -255,12 +256,9 @@ def _of_config(loaded: Loaded, report: Report, question: Question) -> list[Findi
         cluster=question.cluster,
         symbolic=loaded.expressions.keys(),
         silent=loaded.silent,
+        runner=question.runner,
         more=rules,
     )
-    if question.runner is not Runner.RLCTL:
-        from rlctl.translation.acceptance import for_runner
-
-        found = for_runner(found)
     return in_own_words(found, loaded, report.dialect)
 
 

@@ -74,7 +74,12 @@ def plan(
     read = [*report.findings, *without_equivalent(report)]
     try:
         with in_own_keys(loaded, report.dialect):
-            made = make_plan(loaded.config, cluster=machines, rows=rows or counted)
+            made = make_plan(
+                loaded.config,
+                cluster=machines,
+                rows=rows or counted,
+                runner=report.dialect.partition("@")[0] or "rlctl",
+            )
     except PlanError:
         diagnostics.findings(read, notes=False)
         raise
@@ -99,19 +104,22 @@ def plan(
 
 
 def refusals(loaded: Loaded, cluster: Cluster | None) -> list[Finding]:
-    """What the plan asks for and ``rlctl launch`` cannot run."""
+    """What the plan asks for and ``rlctl launch`` cannot run, there or anywhere."""
     from rlctl.checks import check
 
     found = loaded.as_written(check(loaded.config, locate=loaded.locate_any, cluster=cluster, silent=loaded.silent))
-    return [finding for finding in found if finding.code == "not-supported"]
+    return [finding for finding in found if finding.code in ("not-supported", "cluster-too-small")]
 
 
 def suggestions(fit: Fit, *, loaded: Loaded, source: str) -> list[str]:
     """The changes that would make a stage fit, in the keys of the file that was read."""
     from rlctl.checks.hints import in_canonical_words
     from rlctl.common.report import Finding, Level
-    from rlctl.translation.advice import in_own_words
+    from rlctl.translation.advice import Adviser, in_own_words
 
+    fixes = [(change.key, change.after) for change in fit.changes]
+    if source.partition("@")[0] not in ("", "rlctl") and (settings := Adviser(loaded, source, {}).together(fixes)):
+        return [str(setting) for setting in settings]
     lines = []
     for change in fit.changes:
         fixes = ((change.key, change.after),)

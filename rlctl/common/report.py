@@ -145,6 +145,8 @@ class Finding:
     """The variables of the message."""
     stage: str = field(default="", compare=False)
     """The name of the stage that has it; empty if every stage does, or there are none."""
+    runners: tuple[str, ...] = field(default=(), compare=False)
+    """The frameworks that it holds for; empty if it is about reading or converting, which none of them does."""
 
     @property
     def rank(self) -> Rank:
@@ -180,6 +182,7 @@ class Finding:
             "line": self.at.line if self.at else None,
             "message": self.message,
             "hint": self.advice,
+            "runners": list(self.runners),
             "params": {name: value if isinstance(value, int) else str(value) for name, value in self.params.items()},
         }
 

@@ -21,7 +21,7 @@ SHOWN_NAMES = 8
 """Keys or paths that a finding names of several."""
 SHOWN_KEYS = 3
 """Keys that a line names of several."""
-RUNTIME_CODES = frozenset({"no-equivalent", "not-used", "not-applied", "not-supported", "engine-over-node"})
+RUNTIME_CODES = frozenset({"no-equivalent"})
 """Findings on what ``rlctl launch`` does with a key; the key may be right for the framework that the file is for."""
 OF_THE_READING = frozenset({"releases-differ", "rows-of-steps"})
 """Notes on a guess of rlctl about the source that only the user can settle; they come last."""
@@ -155,7 +155,7 @@ def without_runtime(found: Iterable[Finding], dialect: str) -> tuple[list[Findin
     own: list[Finding] = []
     runtime: list[Finding] = []
     for item in found:
-        (runtime if item.code in RUNTIME_CODES else own).append(item)
+        (runtime if item.code in RUNTIME_CODES or item.runners == ("rlctl",) else own).append(item)
     return own, [replace(item, hint="", option="") for item in runtime]
 
 

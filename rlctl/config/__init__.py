@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from rlctl.config.build import build_config, config_from
 from rlctl.config.dump import put_at, to_file, to_plain
-from rlctl.config.load import EDITED, Loaded, Source, live_expressions, load, put, set_keys
+from rlctl.config.load import EDITED, Loaded, Source, live_expressions, load, put, set_keys, with_value
 from rlctl.config.reveal import revealed
 from rlctl.config.root import Config
 from rlctl.config.stages import Stage, combine, resolve_stages, stages_of
@@ -42,4 +42,5 @@ __all__ = [
     "stages_of",
     "to_file",
     "to_plain",
+    "with_value",
 ]

@@ -286,7 +286,7 @@ def put(
         ConfigError: there is no such key, or the value does not fit, with every problem named.
     """
     if not loaded.expressions and not _links(value):
-        return _changed(loaded, _with(loaded.config, path, value), {path}, by)
+        return _changed(loaded, with_value(loaded.config, path, value), {path}, by)
     before = to_plain(loaded.config)
     tree = _with_links(loaded, before, _live(loaded, before, environment))
     _set(tree, path, copied(value))
@@ -407,7 +407,7 @@ def _resolved(
     return resolved
 
 
-def _with(config: Config, path: KeyPath, value: Any) -> Config:
+def with_value(config: Config, path: KeyPath, value: Any) -> Config:
     """The config with another value in one of its sections; the others are not built anew."""
     top = fields_of(Config).get(str(path[0]))
     if top is None:

@@ -39,7 +39,7 @@ from rlctl.planning.memory import (
     memory_of,
 )
 from rlctl.planning.models import read_shape, why_unknown
-from rlctl.planning.support import generating, not_used
+from rlctl.planning.support import RLCTL, generating, not_used
 from rlctl.planning.weight_transfer import way_of
 
 __all__ = [
@@ -216,13 +216,14 @@ def _memory_from(data: Mapping[str, Any]) -> MemoryEstimate:
     return MemoryEstimate(data["role"], tuple(MemoryPart(**part) for part in data["parts"]))
 
 
-def make_plan(config: Config, *, cluster: Cluster | None = None, rows: int | None = None) -> Plan:
+def make_plan(config: Config, *, cluster: Cluster | None = None, rows: int | None = None, runner: str = RLCTL) -> Plan:
     """Plan a run.
 
     Args:
         config: the canonical config, stages included.
         cluster: the machines it is for; None takes what the config says, and GPUs where it says auto.
         rows: prompts in the training data, None while unknown.
+        runner: the framework that runs it, whose memory is estimated.
 
     Raises:
         PlanError: something does not divide or fit; the message shows the arithmetic.
@@ -235,7 +236,7 @@ def make_plan(config: Config, *, cluster: Cluster | None = None, rows: int | Non
         device=device,
         nodes=config.placement.nodes,
         devices_per_node=config.placement.devices_per_node,
-        stages=tuple(_plan_stage(stage, device, cluster, rows) for stage in stages),
+        stages=tuple(_plan_stage(stage, device, cluster, rows, runner) for stage in stages),
     )
 
 
@@ -281,7 +282,7 @@ def _check_cluster(config: Config, cluster: Cluster | None, device: Device) -> N
         )
 
 
-def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int | None) -> StagePlan:
+def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int | None, runner: str) -> StagePlan:
     config = _resolved(stage.config, device)
     notes: list[str] = []
     if stage.config.algorithm.old_log_probs == "auto":
@@ -321,18 +322,18 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
         notes=tuple(notes),
         not_used=tuple(not_used(stage.config, device)),
         memory=memory_of(config, device=device),
-        fit=_fit(config, device, cluster),
+        fit=_fit(config, device, cluster, runner),
         cost=cost_of(config, cluster=cluster),
     )
 
 
-def _fit(config: Config, device: Device, cluster: Cluster | None) -> Fit | None:
+def _fit(config: Config, device: Device, cluster: Cluster | None, runner: str) -> Fit | None:
     """Whether a stage fits the GPUs of a cluster whose memory is known."""
     if cluster is None or device == "cpu":
         return None
     gpu = known_gpu(cluster.gpu)
     gib = cluster.gib_per_device or (gpu.gib if gpu is not None else None)
-    return None if gib is None else fit_of(config, gib=gib, device=device)
+    return None if gib is None else fit_of(config, gib=gib, device=device, runner=runner)
 
 
 def _batch(config: Config) -> BatchPlan:

@@ -37,6 +37,9 @@ from rlctl.documents.paths import KeyPath, dotted
 from rlctl.planning import adapter_sync, arithmetic, deepspeed
 from rlctl.planning.weight_transfer import way_of
 
+RLCTL = "rlctl"
+"""The framework whose support the table is about, among those that may run a config."""
+
 
 class Status(StrEnum):
     """What the runtime does with a key."""

@@ -20,23 +20,6 @@ from rlctl.documents import Document, KeyPath, parse_dotted
 from rlctl.translation.read_back import as_read
 from rlctl.translation.translate import translate_loaded
 
-SHARED = frozenset(
-    {
-        *("path-missing", "hub-name", "no-model", "no-data", "model-positions", "literal-secret"),
-        *(
-            "greedy-training",
-            "group-of-one",
-            "kl-off",
-            "kl-without-pull",
-            "learning-rate",
-            "clip-range",
-            "sampling-cut",
-        ),
-        *("code-syntax", "code-name", "code-import", "data-unreadable", "data-empty", "data-column", "data-rows"),
-        *("data-overlong", "data-lengths", "cluster-too-small", "memory"),
-    }
-)
-"""Findings of rlctl's checks that hold whoever runs the config; the others are about what rlctl's own runs do."""
 REFUSED = ("unknown-key", "fork", "added-key")
 """Findings of reading on keys that a framework's loader refuses."""
 STOPPING = ("data-files", "uncallable-reward")
@@ -44,7 +27,7 @@ STOPPING = ("data-files", "uncallable-reward")
 
 
 def findings_of(
-    runner: str, loaded: Loaded | None, report: Report, *, changed: bool = False, checked: bool = False
+    runner: str, loaded: Loaded | None, report: Report, *, changed: bool = False, checked: Collection[str] = ()
 ) -> list[Finding]:
     """What a framework would refuse of a config.
 
@@ -53,7 +36,7 @@ def findings_of(
         loaded: the config; None if rlctl cannot read it, so that only a file of the framework's own is checked.
         report: of reading it; its accounting holds every leaf of the file.
         changed: whether canonical keys were changed after reading, which the file does not say.
-        checked: whether rlctl's own checks run too, so that nothing is said twice.
+        checked: codes of what rlctl's own checks found, so that nothing is said twice.
     """
     if any(item.code == "fork" for item in report.errors):
         return []  # the fork's keys change what the others count
@@ -70,12 +53,15 @@ def findings_of(
     version = release if own else dialect.newest
     reported = {stopping.code for stopping in found}
     for row, message in refused(requirements, dialect, document, release=version, environment=os.environ):
-        if row.writer_code in reported or (row.check_code and checked):
+        if row.writer_code in reported or row.check_code in checked:
             continue
         source = f"{framework(runner)} {requirements.release} ({row.source})"
         place = _place(document, split(row.key))
         found.append(
-            finding("runner-refuses", row.level, row.key, place, reason=message, source=source, advice=row.hint)
+            replace(
+                finding("runner-refuses", row.level, row.key, place, reason=message, source=source, advice=row.hint),
+                runners=(runner,),
+            )
         )
     if loaded is not None:
         unread = loaded.as_written(dialect.on_data(loaded.config))
@@ -86,7 +72,7 @@ def findings_of(
     return found
 
 
-def of_its_own_framework(report: Report, *, checked: bool = False) -> list[Finding]:
+def of_its_own_framework(report: Report, *, checked: Collection[str] = ()) -> list[Finding]:
     """What the framework of a file would refuse of it beyond rlctl's checks, as warnings: rlctl may still run the file.
 
     Only where the file is for the release whose requirements are known; a note on another release would say nothing of the file.
@@ -97,11 +83,6 @@ def of_its_own_framework(report: Report, *, checked: bool = False) -> list[Findi
         return []
     found = findings_of(name, None, report, checked=checked)
     return [replace(item, level=Level.WARNING) for item in found]
-
-
-def for_runner(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings of rlctl's checks that hold for another framework too."""
-    return [finding for finding in findings if finding.code in SHARED]
 
 
 def with_unknown_keys(runner: str, findings: Iterable[Finding], allowed: Collection[str] = ()) -> list[Finding]:

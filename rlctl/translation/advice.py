@@ -18,7 +18,7 @@ from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.engine.matrix import flat
 from rlctl.adapters.engine.rules import ABSENT, Absent, Chosen, Key, Rule, Switch, Tree, matches, split, version_of
 from rlctl.adapters.engine.table import Table
-from rlctl.adapters.engine.tree import GONE, changed_leaves, find, gates
+from rlctl.adapters.engine.tree import GONE, changed_leaves, find, gates, remove
 from rlctl.adapters.engine.tree import put as put_in_tree
 from rlctl.checks.hints import Setting, ascending, by_key, count_shown, has_values, in_canonical_words, shown, worded
 from rlctl.common.errors import PlanError, RlctlError
@@ -28,6 +28,7 @@ from rlctl.common.report_lines import framework
 from rlctl.config import Loaded, put, to_plain
 from rlctl.documents import Document, KeyPath, dotted
 from rlctl.documents.paths import copied
+from rlctl.planning import arithmetic
 from rlctl.translation.rendering import write_out
 from rlctl.translation.translate import read_document
 
@@ -157,14 +158,34 @@ class Adviser:
                 return self._as_written(key, value, written)
             changes = [(path, new) for path, new in found if new is not GONE or self._has(path)]
             kept = [change for change in changes if change[1] is not GONE]
-            alone = next((change for change in kept if self._gives([change], key, wanted)), None)
-            if alone is not None:
-                others = () if len(kept) > MOST_KEYS else tuple(change for change in kept if change is not alone)
-                return Expressed(value, (alone, *others), by_one=True)
-            changes = kept if len(kept) < len(changes) and self._gives(kept, key, wanted) else changes
+            saying = [change for change in kept if self._gives([change], key, wanted)]
+            for alone in saying:
+                if self._gives([alone], key, wanted, keeps=True):
+                    return Expressed(value, (alone,), by_one=True)
+            if saying and len(kept) <= MOST_KEYS and self._gives(kept, key, wanted, keeps=True):
+                return Expressed(value, (saying[0], *(other for other in kept if other is not saying[0])), by_one=True)
+            for several in (kept, changes):
+                if 0 < len(several) <= MOST_KEYS and self._gives(several, key, wanted, keeps=True):
+                    return Expressed(value, tuple(several), by_one=False)
         except (RlctlError, ValueError):
             return None
-        return Expressed(value, tuple(changes), by_one=False) if 0 < len(changes) <= MOST_KEYS else None
+        return None
+
+    def together(self, fixes: Sequence[Fix]) -> list[Setting]:
+        """Several canonical values as the file has them, each by one key; empty if the file cannot say them all, or if what is
+        trained would change with them."""
+        changes: list[tuple[KeyPath, Any]] = []
+        for key, value in fixes:
+            found = self._express(key, value)
+            if found is None:
+                return []
+            changes += [change for change in found.changes if change not in changes]
+        wanted = [(key, _meaning(put(self.loaded, key, value), key)) for key, value in fixes]
+        again = self._again(changes)
+        if again is None or any(_meaning(again, key) != value for key, value in wanted):
+            return []
+        kept = _trained(again, *(key for key, _ in fixes)) == _trained(self._before_read, *(key for key, _ in fixes))
+        return [Setting(dotted(path), () if value is GONE else (value,)) for path, value in changes] if kept else []
 
     def _as_written(self, key: KeyPath, value: Any, written: Mapping[str, Any]) -> Expressed | None:
         """All keys that a value is written with, because those of the file may differ."""
@@ -172,14 +193,25 @@ class Adviser:
         changes = [(path, theirs) for path in names if (theirs := find(written, path)) is not ABSENT]
         return Expressed(value, tuple(changes), by_one=False) if 0 < len(changes) <= MOST_KEYS else None
 
-    def _gives(self, changes: Sequence[tuple[KeyPath, Any]], key: KeyPath, wanted: Any) -> bool:
-        """Whether the file says a value with these changes alone."""
-        if not changes:
+    def _gives(self, changes: Sequence[tuple[KeyPath, Any]], key: KeyPath, wanted: Any, *, keeps: bool = False) -> bool:
+        """Whether the file says a value with these changes alone; with ``keeps``, and trains the same otherwise."""
+        again = self._again(changes) if changes else None
+        if again is None or _meaning(again, key) != wanted:
             return False
+        return not keeps or _trained(again, key) == _trained(self._before_read, key)
+
+    def _again(self, changes: Sequence[tuple[KeyPath, Any]]) -> Loaded | None:
+        """The file with some keys changed, as it is read."""
         trial = copied(self._before)
         for path, value in changes:
-            put_in_tree(trial, path, value)
-        return bool(self._read(trial, key) == wanted)
+            remove(trial, path) if value is GONE else put_in_tree(trial, path, value)
+        again, _ = read_document(Document("hint", trial), dialect=self.source)
+        return again
+
+    @cached_property
+    def _before_read(self) -> Loaded | None:
+        """The file as rlctl writes it, as it is read."""
+        return self._again(())
 
     def _read(self, values: dict[str, Any], key: KeyPath) -> Any:
         """What a file with these values says at a canonical key."""
@@ -334,6 +366,29 @@ def in_own_keys(loaded: Loaded, source: str) -> Iterator[None]:
 
 def _path(text: str) -> KeyPath:
     return split(text.replace("[", ".").replace("]", ""))
+
+
+NOT_TRAINED = ("micro_batch", "log_prob_micro_batch")
+"""Keys of ``batch`` that divide the same work otherwise."""
+
+
+def _trained(loaded: Loaded | None, *changed: KeyPath) -> dict[str, Any]:
+    """How much a run trains, and how often; empty if that is what is changed.
+
+    Args:
+        loaded: the config.
+        changed: the keys that are meant to change.
+    """
+    if loaded is None or any(key[0] in ("batch", "schedule") and key[1] not in NOT_TRAINED for key in changed):
+        return {}
+    config = loaded.config
+    return {
+        "responses": arithmetic.responses_per_step(config),
+        "mini_batch": arithmetic.mini_batch_responses(config),
+        "optimizer_steps": arithmetic.optimizer_steps_per_step(config),
+        "schedule": to_plain(config.schedule),
+        "objective": config.algorithm.objective.choice,
+    }
 
 
 def _meaning(loaded: Loaded, key: KeyPath) -> Any:

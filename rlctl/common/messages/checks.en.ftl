@@ -75,6 +75,7 @@ code-signature = { $where } has parameters that rlctl cannot call a reward with
     .about = A reward function does not accept the arguments that it is called with.
     .hint = accept response and answer, or verl's data_source, solution_str, ground_truth and extra_info
 code-signature_missing = { $where } does not accept { $missing }; rlctl calls it with { $called } by name
+    .verl = { $where } does not accept { $missing }; verl calls it with { $called } by name, and stops when it scores the first response
     .hint = add the parameters, or **kwargs
 code-signature_args = { $where } does not accept { $unknown }, which { $key } passes
     .hint = remove them from { $key }, or add the parameters
@@ -160,11 +161,14 @@ replicas-uneven = a mini-batch of { $mini } responses doesn't divide evenly acro
     .about = The mini-batch doesn't divide evenly across replicas.
     .hint = for an even split, { $fix }
 
-sequence-over-micro = a sequence can have { $longest } tokens, more than the { $size } of { $key }. It is then computed alone and needs more memory.
+sequence-over-micro = a sequence can have { $longest } tokens, more than the { $size } of { $key }. rlctl then computes it alone, with more memory.
+    .roll = a sequence can have { $longest } tokens, more than the { $size } of { $key }. ROLL stops at the first sequence that is so long.
     .about = A single sequence can exceed the micro-batch token budget and use more memory than planned.
     .hint = { $first } or more
 
 context-too-short = { $prompt } prompt tokens + { $response } response tokens = { $total }, but model.max_context_tokens is { $context }
+    .verl = { $prompt } prompt tokens + { $response } response tokens = { $total }, but model.max_context_tokens is { $context }: verl cuts long responses at that length
+    .roll = { $prompt } prompt tokens + { $response } response tokens = { $total }, but model.max_context_tokens is { $context }: ROLL cuts long responses at that length
     .about = max_prompt_tokens + max_response_tokens exceeds max_context_tokens.
     .hint = { $fix }, or shorten one of the two
 
@@ -179,7 +183,7 @@ response-bounds = rollout.sampling.min_response_tokens is { $least }, but rollou
 evaluation-never = data.eval has { $count ->
         [one] one dataset
        *[other] { $count } datasets
-    }, but schedule.evaluate_every is null, so evaluation never runs
+    }, but schedule.evaluate_every sets no interval, so evaluation never runs
     .about = data.eval is set, but evaluation never runs.
     .hint = set schedule.evaluate_every, or remove data.eval
 
@@ -241,6 +245,7 @@ role-variables = runtime.role_env_vars names '{ $role }', which is not a role
 cluster-too-small = the config asks for { $nodes } x { $devices } GPUs (nodes x devices_per_node), but the cluster has { $known_nodes } x { $known_devices }
     .about = The cluster has too few devices.
     .hint = { $fix }, or use a larger cluster. To try the config here: rlctl try --tiny runs a small random model; rlctl launch --cpu scales the run down, shows the changes and asks
+    .otherwise = use a larger cluster, or fewer devices with smaller parallel sizes. To try the config here: rlctl try --tiny runs a small random model; rlctl launch --cpu scales the run down, shows the changes and asks
 cluster-too-small_cpu = placement.device is cuda, but this machine has no GPU
     .hint = to try it here: rlctl try --tiny runs a small random model; rlctl launch --cpu scales the run down, shows the changes and asks
 cluster-too-small_cores = the config asks for { $nodes } x { $devices } devices (nodes x devices_per_node), but this machine has { $gpu ->

@@ -79,6 +79,7 @@ code-signature = rlctl 无法用 { $where } 的参数来调用奖励
     .about = 奖励函数不接受调用时传入的参数。
     .hint = 接受 response 和 answer，或 verl 的 data_source、solution_str、ground_truth 和 extra_info
 code-signature_missing = { $where } 不接受 { $missing }；rlctl 按名称传入 { $called }
+    .verl = { $where } 不接受 { $missing }；verl 按名称传入 { $called }，为第一条回答打分时就会报错退出
     .hint = 补上这些参数，或加上 **kwargs
 code-signature_args = { $where } 不接受 { $unknown }，而 { $key } 会传入它们
     .hint = 从 { $key } 中去掉它们，或补上这些参数
@@ -152,11 +153,14 @@ replicas-uneven = mini-batch 的 { $mini } 条回答无法平均分给 { $replic
     .about = mini-batch 无法平均分给各副本。
     .hint = 若要均分，{ $fix }
 
-sequence-over-micro = 一条序列最长有 { $longest } 个 token，超过 { $key } 的 { $size }。它会单独计算，占用更多显存。
+sequence-over-micro = 一条序列最长有 { $longest } 个 token，超过 { $key } 的 { $size }。rlctl 会单独计算它，占用更多显存。
+    .roll = 一条序列最长有 { $longest } 个 token，超过 { $key } 的 { $size }。遇到第一条这么长的序列时，ROLL 会报错退出。
     .about = 单条序列可能超过 micro-batch 的 token 上限，占用比计划更多的显存。
     .hint = { $first } 或更大
 
 context-too-short = prompt { $prompt } + 回答 { $response } = { $total } 个 token，而 model.max_context_tokens 只有 { $context }
+    .verl = prompt { $prompt } + 回答 { $response } = { $total } 个 token，而 model.max_context_tokens 只有 { $context }：verl 会在该长度处截断回答
+    .roll = prompt { $prompt } + 回答 { $response } = { $total } 个 token，而 model.max_context_tokens 只有 { $context }：ROLL 会在该长度处截断回答
     .about = max_prompt_tokens + max_response_tokens 超过 max_context_tokens。
     .hint = { $fix }，或缩短两者之一
 
@@ -168,7 +172,7 @@ response-bounds = rollout.sampling.min_response_tokens 是 { $least }，而 roll
     .about = min_response_tokens 大于 max_response_tokens。
     .hint = { $first } 或更小，或调大 rollout.max_response_tokens
 
-evaluation-never = data.eval 有 { $count } 个数据集，但 schedule.evaluate_every 为 null，从不评测
+evaluation-never = data.eval 有 { $count } 个数据集，但 schedule.evaluate_every 未设置间隔，从不评测
     .about = 设置了 data.eval，但从不评测。
     .hint = 设置 schedule.evaluate_every，或去掉 data.eval
 
@@ -221,6 +225,7 @@ role-variables = runtime.role_env_vars 中的 '{ $role }' 不是角色
 cluster-too-small = 配置要求 { $nodes } x { $devices } 个 GPU（nodes x devices_per_node），而集群只有 { $known_nodes } x { $known_devices }
     .about = 集群的设备不够。
     .hint = { $fix }，或换用更大的集群。想在本机试用：rlctl try --tiny 运行一个随机小模型；rlctl launch --cpu 缩小规模，列出改动并询问
+    .otherwise = 请换用更大的集群，或减少设备并调小各并行度。想在本机试用：rlctl try --tiny 运行一个随机小模型；rlctl launch --cpu 缩小规模，列出改动并询问
 cluster-too-small_cpu = placement.device 是 cuda，但本机没有 GPU
     .hint = 想在本机试用：rlctl try --tiny 运行一个随机小模型；rlctl launch --cpu 缩小规模，列出改动并询问
 cluster-too-small_cores = 配置要求 { $nodes } x { $devices } 个设备（nodes x devices_per_node），而本机{ $gpu ->

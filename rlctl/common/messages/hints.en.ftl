@@ -10,3 +10,4 @@ keeping-rest = { $hint }; also { $keys }, to keep the rest as it is
 did-you-mean = did you mean '{ $name }'?
 or-option = { $hint }; or pass { $option }
 pass-option = pass { $option }
+no-single-fix = no value of { $key } alone solves this: change it together with the keys that it has to divide or fit

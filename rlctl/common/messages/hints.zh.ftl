@@ -10,3 +10,4 @@ keeping-rest = { $hint }；同时{ $keys }，其余保持不变
 did-you-mean = 是否想写 '{ $name }'？
 or-option = { $hint }；或使用 { $option }
 pass-option = 使用 { $option }
+no-single-fix = 只改 { $key } 无法解决：请连同它要整除或适配的键一起修改

@@ -17,6 +17,7 @@ from rlctl.planning.megatron.layout import broken
 from rlctl.planning.memory.phases import USABLE, PhaseEstimate, overflow, phases_of, rollout_share
 from rlctl.planning.memory.roles import context_tokens
 from rlctl.planning.models import read_shape
+from rlctl.planning.support import RLCTL, unhonoured
 
 MOST_CHANGES = 5
 """Settings that one suggestion changes."""
@@ -24,6 +25,8 @@ MOST_CHANGES = 5
 
 Candidates = Callable[[Config], Iterable[tuple[tuple[str, ...], Any]]]
 """Keys of a config with other values."""
+Ignores = Callable[[Config, tuple[str, ...]], bool]
+"""Whether the framework that runs a config ignores a key of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,31 +82,55 @@ class Fit:
         )
 
 
-def fit_of(config: Config, *, gib: float, device: Device = "cuda") -> Fit | None:
+def fit_of(config: Config, *, gib: float, device: Device = "cuda", runner: str = RLCTL) -> Fit | None:
     """Judge a stage; None if the size of its policy is not known.
 
     Args:
         config: of one stage.
         gib: memory of a device.
         device: its kind.
+        runner: the framework that runs it: settings that it ignores save no memory, and are not suggested.
     """
+    if runner == RLCTL:
+        config = _as_rlctl_runs(config)
     phases = phases_of(config, gib=gib, device=device)
     if not phases:
         return None
     fit = Fit(gib, phases)
     if fit.fits:
         return fit
-    found = _nearest(config, gib, device, _candidates) or _nearest(config, gib, device, _with_last_resorts)
+    ignores = _ignored if runner == RLCTL else None
+    found = _nearest(config, gib, device, _candidates, ignores) or _nearest(
+        config, gib, device, _with_last_resorts, ignores
+    )
     return Fit(gib, phases, tuple(found))
 
 
-def _nearest(config: Config, gib: float, device: Device, candidates: Candidates) -> list[Change]:
+def _as_rlctl_runs(config: Config) -> Config:
+    """The config without what rlctl ignores of it: Megatron's weights and optimizer stay on the device."""
+    for role in ("train", "critic", "reference"):
+        engine = _get(config, (role, "engine"))
+        if isinstance(engine, Megatron):
+            kept = dataclasses.replace(engine, offload="none", offload_gradients=False)
+            config = _with(config, (role, "engine"), kept)
+    return config
+
+
+def _ignored(config: Config, key: tuple[str, ...]) -> bool:
+    """Whether rlctl's runtime does nothing with a key."""
+    return any(each.key == key[: len(each.key)] for each in unhonoured(config))
+
+
+def _nearest(
+    config: Config, gib: float, device: Device, candidates: Candidates, ignores: Ignores | None
+) -> list[Change]:
     """The first single change that fits; else the one that saves most, and from there again. None found: no changes."""
     changes: list[Change] = []
     for _ in range(MOST_CHANGES):
         tried = [
             (overflow(phases_of(made, gib=gib, device=device), gib), change, made)
             for change, made in _allowed(config, candidates)
+            if ignores is None or not ignores(made, change.key)
         ]
         if not tried:
             return []
