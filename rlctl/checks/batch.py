@@ -145,11 +145,20 @@ def schedule(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
         yield problem("no-end", ("schedule",), [(("schedule", "total_epochs"), 1)])
     if not arithmetic.trains(config):
         return
-    if config.data.eval and not arithmetic.evaluates(config):
+    if (
+        config.data.eval
+        and not arithmetic.evaluates(config)
+        and not _always_evaluates_last(config, surroundings.runner)
+    ):
         yield problem("evaluation-never", ("data", "eval"), count=len(config.data.eval))
     every = ("schedule", "evaluate_every")
     if config.schedule.evaluate_every is not None and not config.data.eval and not surroundings.is_silent(every):
         yield problem("evaluation-without-data", every)
+
+
+def _always_evaluates_last(config: Config, runner: str) -> bool:
+    """Whether a framework evaluates after the last step without any interval: Trinity-RFT, and verl's SFT trainers."""
+    return runner == "trinity" or (runner == "verl" and config.algorithm.objective.choice == "sft")
 
 
 RULES = (mini_batches, lengths, schedule)

@@ -17,6 +17,7 @@ from rlctl.config.sections.data import DataSource
 from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
 from rlctl.planning.dataset_rows import count_rows, rows_of_source
+from rlctl.planning.parquet_footer import parquet_fields
 
 LARGEST_JSON = 64 << 20
 """Bytes of a JSON list that is read whole for its first row; of other files the first row or the footer is read."""
@@ -31,8 +32,7 @@ class UnreadableError(ValueError):
 
 
 def fields_of(path: Path, form: str = "auto") -> tuple[Field, ...] | None:
-    """The columns of a file, and the fields inside them; None if it is empty, of a format that is not read here, or without the
-    package that reads it.
+    """The columns of a file, and the fields inside them; None if it is empty, or of a format that is not read here.
 
     Raises:
         UnreadableError: the file is not what its ending, or ``form``, says.
@@ -45,24 +45,11 @@ def fields_of(path: Path, form: str = "auto") -> tuple[Field, ...] | None:
         raise UnreadableError(str(error)) from error
 
 
-def _parquet(path: Path) -> tuple[Field, ...] | None:
+def _parquet(path: Path) -> tuple[Field, ...]:
     try:
-        from pyarrow import ArrowException, types
-        from pyarrow.parquet import read_schema
-    except ImportError:
-        return None
-    try:
-        schema = read_schema(path)
-    except ArrowException as error:
-        raise UnreadableError(said("it is not a Parquet file: {reason}", reason=str(error).splitlines()[0])) from error
-
-    def inside(fields: Any) -> Iterator[Field]:
-        for field in fields:
-            yield (field.name,)
-            if types.is_struct(field.type):
-                yield from ((field.name, *names) for names in inside(field.type.fields))
-
-    return tuple(inside(schema))
+        return parquet_fields(path)
+    except ValueError as error:
+        raise UnreadableError(said("it is not a Parquet file: {reason}", reason=error)) from error
 
 
 def _json(path: Path) -> tuple[Field, ...] | None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from rlctl.checks.problem import LEVELS
+from rlctl.checks.problem import ELSEWHERE, LEVELS
 from rlctl.common.messages import catalogue, code_of, has, in_language
 from rlctl.common.report import option_for_fact, without_requests
+from rlctl.common.report_lines import framework
 
 INTRODUCTION = """# Messages
 
@@ -138,12 +139,21 @@ def page() -> str:
 def _entry(code: str, ids: Sequence[str]) -> Iterator[str]:
     level = f" ({LEVELS[code]})" if code in LEVELS else ""
     yield f"### `{code}`\n"
-    yield f"{_shown(f'{code}.about').rstrip('.')}{level}.\n"
+    yield f"{_shown(f'{code}.about').rstrip('.')}{level}.{_elsewhere(code)}\n"
     for id_ in ids:
         advice = _shown(f"{id_}.hint") if has(f"{id_}.hint") else ""
         if option := option_for_fact(advice):
             advice = f"{without_requests(advice)}: pass {option}".lstrip(": ")
         yield f"- {_quoted(_shown(id_))}" + (f"<br>{_quoted(advice)}" if advice.strip("<>") else "")
+
+
+def _elsewhere(code: str) -> str:
+    """What a code is worth if another framework runs the config, if that differs."""
+    other = ELSEWHERE.get(code)
+    if other is None:
+        return ""
+    levels = ", ".join(f"{framework(runner)}: {level}" for runner, level in other.levels.items())
+    return f" With other runners ({levels or 'no finding'}): {other.why}."
 
 
 def _shown(name: str) -> str:

@@ -14,7 +14,7 @@ from rlctl.documents.paths import KeyPath, dotted
 from rlctl.planning import arithmetic
 from rlctl.planning.arithmetic import Cluster
 from rlctl.planning.memory import fit_of, known_gpu
-from rlctl.planning.support import generating
+from rlctl.planning.support import RLCTL, generating
 
 ROLES = ("policy", "rollout", "reference", "critic", "reward", "reward_model", "judge", "auxiliary")
 
@@ -122,7 +122,7 @@ def cluster(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
         yield problem(f"{TOO_SMALL}_cpu", ("placement", "device"), [(("placement", "device"), "cpu")])
     elif "cpu" in (placement.device, known.device):
         yield from _cores(config, known)
-    elif placement.nodes > known.nodes or placement.devices_per_node > known.devices_per_node:
+    elif not arithmetic.has_nodes(config, known, shared=surroundings.runner != RLCTL):
         yield problem(
             TOO_SMALL,
             ("placement",),

@@ -18,9 +18,10 @@ from typer.main import get_command
 from rlctl.cli import arguments, diagnostics, output, usage
 from rlctl.cli.commands import command
 from rlctl.common import packages
-from rlctl.common.errors import ExitCode, RlctlError
+from rlctl.common.errors import ExitCode, RlctlError, UsageError
 from rlctl.common.language import VARIABLE, chosen
 from rlctl.common.messages import text
+from rlctl.common.messages.reasons import said
 
 BEFORE, RUNNING, ABOUT = "Before a run", "Runs", "About"
 
@@ -145,6 +146,35 @@ def __getattr__(name: str) -> Any:
     return app_of(COMMANDS)
 
 
+OTHER_WORDS = {
+    **{word: f"rlctl runs {word}" for word in ("list", "show", "follow", "stop", "checkpoint", "resume", "remove")},
+    **dict.fromkeys(("logs", "log", "watch", "tail"), "rlctl runs follow"),
+    **dict.fromkeys(("ls", "ps"), "rlctl runs list"),
+    **dict.fromkeys(("status", "info"), "rlctl runs show"),
+    **dict.fromkeys(("rm", "delete"), "rlctl runs remove"),
+    **dict.fromkeys(("kill", "cancel"), "rlctl runs stop"),
+    **dict.fromkeys(("run", "train", "start"), "rlctl launch"),
+    **dict.fromkeys(("validate", "lint"), "rlctl check"),
+    **dict.fromkeys(("evaluate", "test"), "rlctl eval"),
+    **dict.fromkeys(("edit", "monitor", "ui"), "rlctl tui"),
+    **dict.fromkeys(("estimate", "memory"), "rlctl plan"),
+    "translate": "rlctl convert",
+}
+"""Words of other tools, and of ``rlctl runs``, that are typed as a command, and the command that does it."""
+
+
+def _refuse_other_word(word: str) -> None:
+    """Name the command for a word that is none.
+
+    Raises:
+        UsageError: the word is one of ``OTHER_WORDS``.
+    """
+    if word in OTHER_WORDS and not any(each.name == word for each in COMMANDS):
+        raise UsageError(
+            said("rlctl has no command {word!r}", word=word), hint=said("use {command}", command=OTHER_WORDS[word])
+        )
+
+
 def _called(word: str) -> Iterable[Command]:
     """The command with a name alone, because making all others takes longer than most commands; all if there is none."""
     return [each for each in COMMANDS if each.name == word] or COMMANDS
@@ -153,7 +183,9 @@ def _called(word: str) -> Iterable[Command]:
 def main() -> int:
     """The console script: run a command; errors that a user can act on are shown without a traceback."""
     try:
-        called = get_command(app_of(_called(next((word for word in sys.argv[1:] if word[:1] != "-"), ""))))
+        word = next((word for word in sys.argv[1:] if word[:1] != "-"), "")
+        _refuse_other_word(word)
+        called = get_command(app_of(_called(word)))
         if usage.shows_help(called, sys.argv[1:]):
             usage.show_whole_texts()
         if _language_of(sys.argv[1:]) == "zh":

@@ -20,6 +20,7 @@ from rlctl.common.records import record
 from rlctl.common.report import Finding, Level, Report, finding
 
 if TYPE_CHECKING:
+    from rlctl.checks.coverage import Subject
     from rlctl.config import Loaded
     from rlctl.planning.plan import Cluster
 
@@ -177,6 +178,8 @@ class Checked:
 
     file: str
     report: Report
+    scope: Sequence[Subject] = ()
+    """What was checked, and what was not."""
 
 
 def _checked(
@@ -229,7 +232,18 @@ def _checked(
     from rlctl.checks import elsewhere
 
     report.findings = [elsewhere(finding) for finding in report.findings]
-    return Checked(file, report)
+    scope = _scope(loaded, report, question) if loaded is not None else ()
+    return Checked(file, report, scope)
+
+
+def _scope(loaded: Loaded, report: Report, question: Question) -> list[Subject]:
+    from rlctl.checks.coverage import coverage
+    from rlctl.checks.problem import CheckContext
+
+    unread = any(item.code == "runner-release" for item in report.findings)
+    context = CheckContext(question.cluster, runner=question.runner)
+    release = diagnostics.release(report.dialect) if unread else ""
+    return coverage(loaded.config, context, data=question.data, unread_release=release)
 
 
 def _is_other_yaml(file: str) -> bool:
@@ -276,6 +290,8 @@ def _print(found: Sequence[Checked], form: Format, *, several: bool, verbose: bo
                 "dialect": item.report.dialect,
                 "reason": item.report.reason,
                 "findings": [finding.as_data() for finding in item.report.findings],
+                "checked": [str(subject) for subject in item.scope if not subject.reason],
+                "not_checked": [str(subject) for subject in item.scope if subject.reason],
             }
             for item in found
         ]
@@ -293,7 +309,8 @@ def _print(found: Sequence[Checked], form: Format, *, several: bool, verbose: bo
         ]
         output.text("\n".join(lines)) if lines else None
     for item in found:
-        diagnostics.checked(item.report, file=item.file, notes=verbose, brief=form in (Format.SARIF, Format.GITHUB))
+        brief = form in (Format.SARIF, Format.GITHUB)
+        diagnostics.checked(item.report, item.scope, file=item.file, notes=verbose, brief=brief)
     if several and not found:
         diagnostics.note(text("check-none"))
 

@@ -114,6 +114,7 @@ def convert(
 
     if sidecar is not None and no_carry:
         raise UsageError("--sidecar and --no-carry exclude each other")
+    out = None if out == output.STANDARD_OUTPUT else out
     options = arguments.pairs(assume, "--assume")
     check_facts(options)
     if no_carry or sidecar is not None:

@@ -60,6 +60,8 @@ from rlctl.common.terminal import safe
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from rlctl.checks.coverage import Subject
+
 _STYLES = {Level.ERROR: layout.RED, Level.WARNING: layout.YELLOW, Level.NOTE: layout.CYAN}
 _LEVEL_MARKS = {
     Level.ERROR: ("✗", layout.RED),
@@ -222,11 +224,12 @@ def findings(found: Sequence[Finding], *, file: str = "", notes: bool = True) ->
         _write([to.styled(text("check-notes", count=hidden), layout.DIM)])
 
 
-def checked(report: Report, *, file: str, notes: bool, brief: bool = False) -> None:
+def checked(report: Report, scope: Sequence[Subject], *, file: str, notes: bool, brief: bool = False) -> None:
     """Show what was found in a file: the counts, its problems, then the keys that only ``rlctl launch`` treats differently.
 
     Args:
         report: of the check.
+        scope: what was checked, and what was not; shown if nothing was found, and with notes.
         file: its name; empty if the config comes from the command line.
         notes: show notes too, rather than their number.
         brief: show the counts alone.
@@ -245,6 +248,15 @@ def checked(report: Report, *, file: str, notes: bool, brief: bool = False) -> N
     hidden = 0 if notes else sum(item.level is Level.NOTE for item in report.findings)
     if hidden:
         _write([to.styled(text("check-notes", count=hidden), layout.DIM)])
+    if scope and (notes or not shown):
+        _write(to.styled(line, layout.DIM) for line in _scope_lines(scope))
+
+
+def _scope_lines(scope: Sequence[Subject]) -> Iterator[str]:
+    for name, unchecked in (("check-checked", False), ("check-unchecked", True)):
+        subjects = [str(subject) for subject in scope if bool(subject.reason) is unchecked]
+        if subjects:
+            yield text(name, subjects=text("scope-separator").join(subjects))
 
 
 def verdict(report: Report) -> str:

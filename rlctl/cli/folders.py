@@ -12,7 +12,7 @@ from rlctl.cli import diagnostics, output
 from rlctl.common.errors import DocumentError, ExitCode, RlctlError, TranslationError, UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_folder
 from rlctl.common.messages import text
-from rlctl.common.messages.reasons import said
+from rlctl.common.messages.reasons import said, translated
 from rlctl.common.records import record
 from rlctl.common.report import Report
 
@@ -46,6 +46,8 @@ class Done:
     why: str = ""
     target: Path | None = None
     report: Report = field(default_factory=Report)
+    hint: str = ""
+    """What to do about a failure."""
 
     @property
     def state(self) -> str:
@@ -61,7 +63,8 @@ class Done:
     def as_data(self) -> dict[str, Any]:
         target = str(self.target) if self.target and self.code in (ExitCode.OK, ExitCode.FINDINGS) else None
         return {
-            "source": str(self.source), "target": target, "status": self.status, "why": self.why, **self.report.as_data()
+            "source": str(self.source), "target": target, "status": self.status, "why": self.why, "hint": self.hint,
+            **self.report.as_data(),
         }  # fmt: skip
 
 
@@ -115,18 +118,20 @@ def _convert(path: Path, target: Path, job: Job, taken: set[Path]) -> Done:
     try:
         made = _translated(path, job)
         if made.text is None:
-            return Done(path, ExitCode.FAILED, made.report.errors[0].message, target, made.report)
+            [first, *_] = made.report.errors
+            return Done(path, ExitCode.FAILED, first.message, target, made.report, hint=first.advice)
         if made.report.loses and job.strict:
-            return Done(path, ExitCode.FAILED, "keys would be lost (--on-loss error)", target, made.report)
+            hint = "pass --on-loss warn to convert it all the same"
+            return Done(path, ExitCode.FAILED, "keys would be lost (--on-loss error)", target, made.report, hint=hint)
         target.parent.mkdir(parents=True, exist_ok=True)
         output.file(target, made.text, force=job.force, executable=job.options.get("format") == "sh")
     except TranslationError as error:
-        return Done(path, None, error.message)
+        return Done(path, None, error.message, hint=error.hint)
     except RlctlError as error:
         skipped = isinstance(error, DocumentError) and is_another_script(path)
         why = str(error).partition("\n")[0].removeprefix(f"{path}:").lstrip()
         why = "starts no supported framework" if skipped else why
-        return Done(path, None if skipped else ExitCode.FAILED, why)
+        return Done(path, None if skipped else ExitCode.FAILED, why, hint="" if skipped else error.hint)
     return Done(path, ExitCode.FINDINGS if made.report.loses else ExitCode.OK, "", target, made.report)
 
 
@@ -180,6 +185,8 @@ def show(found: Sequence[Done], *, verbose: bool) -> None:
         done = item.code in (ExitCode.OK, ExitCode.FINDINGS)
         what = f" -> {item.target} ({diagnostics.shares(item.report)})" if done else ""
         diagnostics.note(f"{text(f'folder-{item.state}')}: {item.source}{what}{': ' + item.why if item.why else ''}")
+        if item.hint:
+            diagnostics.note(f"  {translated(item.hint)}")
         if verbose and what:
             diagnostics.accounting(item.report)
     counts = Counter(item.state for item in found)

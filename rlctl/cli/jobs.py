@@ -6,6 +6,7 @@ alone: the run goes on, since its controller is not here.
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -178,7 +179,7 @@ def watch(server: JobServer, identity: str, *, detach: bool = False, json: bool 
 def _tell_handles(server: JobServer, run: Job) -> None:
     for word, what in (("follow", "follow it"), ("stop", "end it")):
         title = layout.padded(f"{spoken(what)}:", 12)
-        diagnostics.note(f"  {title} rlctl runs {word} {run.run} --address {server.url}")
+        diagnostics.note(f"  {title} rlctl runs {word} {shlex.quote(run.run)} --address {shlex.quote(server.url)}")
 
 
 def show(server: JobServer, *, json: bool) -> None:

@@ -97,14 +97,22 @@ def laid_out(lines: Iterable[str]) -> None:
     _write("".join(f"{line.rstrip()}\n" for line in lines))
 
 
+STANDARD_OUTPUT = Path("-")
+"""What ``-o`` names for no file."""
+
+
 def file(path: Path, content: str, *, force: bool, executable: bool = False) -> None:
     """Write a file atomically, a script so that it can be run; one that exists is overwritten only with ``force``.
+    ``-`` is standard output.
 
     Raises:
         DocumentError: it exists, or cannot be written.
     """
     from rlctl.documents import write_atomic
 
+    if path == STANDARD_OUTPUT:
+        text(content.removesuffix("\n"))
+        return
     write_atomic(path, content, force=force, executable=executable)
 
 

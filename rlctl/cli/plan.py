@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from functools import partial
 from pathlib import Path
@@ -64,12 +65,15 @@ def plan(
     from rlctl.checks import without_equivalent
     from rlctl.planning.dataset_rows import count_rows
     from rlctl.planning.plan import make_plan
+    from rlctl.planning.support import RLCTL
     from rlctl.translation.advice import in_own_keys, in_own_words, own_names
 
     loaded, report = arguments.must_read(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
     )
     machines = arguments.cluster_of(cluster) if cluster else None
+    json, out = json or out == output.STANDARD_OUTPUT, None if out == output.STANDARD_OUTPUT else out
+    runner = report.dialect.partition("@")[0] or RLCTL
     counted = count_rows(loaded.config) if rows is None else None
     read = [*report.findings, *without_equivalent(report)]
     try:
@@ -78,12 +82,12 @@ def plan(
                 loaded.config,
                 cluster=machines,
                 rows=rows or counted,
-                runner=report.dialect.partition("@")[0] or "rlctl",
+                runner=runner,
             )
     except PlanError:
         diagnostics.findings(read, notes=False)
         raise
-    refused = refusals(loaded, machines)
+    refused = refusals(loaded, machines, runner)
     if out is not None and not refused:
         output.file(out, output.as_json(made.as_data()) + "\n", force=force)
     if json:
@@ -100,15 +104,20 @@ def plan(
         arguments.finish(ExitCode.FAILED)
     if out is not None:
         diagnostics.note(text("plan-saved", file=out))
-        diagnostics.note(text("plan-next", file=out))
+        told = [*(["--from", dialect] if dialect else []), *(["--trace"] if trace else [])]
+        told += [word for text_ in assignments for word in ("--set", text_)]
+        told += [word for text_ in variables for word in ("--env", text_)]
+        diagnostics.note(text("plan-next", command=shlex.join(["rlctl", "launch", *inputs, *told, "--plan", str(out)])))
 
 
-def refusals(loaded: Loaded, cluster: Cluster | None) -> list[Finding]:
-    """What the plan asks for and ``rlctl launch`` cannot run, there or anywhere."""
+def refusals(loaded: Loaded, cluster: Cluster | None, runner: str) -> list[Finding]:
+    """What the plan asks for and ``rlctl launch`` cannot run, and whether the cluster is too small for the runner."""
     from rlctl.checks import check
 
-    found = loaded.as_written(check(loaded.config, locate=loaded.locate_any, cluster=cluster, silent=loaded.silent))
-    return [finding for finding in found if finding.code in ("not-supported", "cluster-too-small")]
+    place = partial(check, loaded.config, locate=loaded.locate_any, cluster=cluster, silent=loaded.silent)
+    here = [finding for finding in place() if finding.code == "not-supported"]
+    there = [finding for finding in place(runner=runner) if finding.code == "cluster-too-small"]
+    return loaded.as_written([*here, *there])
 
 
 def suggestions(fit: Fit, *, loaded: Loaded, source: str) -> list[str]:

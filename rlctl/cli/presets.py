@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -77,4 +78,4 @@ def write(
 
     path = out or Path(f"{name}.yaml")
     output.file(path, presets.text(name), force=force)
-    diagnostics.note(said("wrote {path}; next: rlctl check {path}", path=path))
+    diagnostics.note(said("wrote {path}; next: rlctl check {file}", path=path, file=shlex.quote(str(path))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,11 +80,12 @@ def ending(result: RunResult) -> str:
 
 def next_steps(status: str, folder: Path) -> list[str]:
     """What can be done with a run that ended so, or goes on."""
-    steps = [_step("show", f"rlctl runs show {folder}")]
+    run = shlex.quote(str(folder))
+    steps = [_step("show", f"rlctl runs show {run}")]
     if status == "running":
-        steps.append(_step("follow", f"rlctl runs follow {folder}"))
+        steps.append(_step("follow", f"rlctl runs follow {run}"))
     elif status != "finished":
-        steps += [*_saved(folder), _step("resume", f"rlctl runs resume {folder}")]
+        steps += [*_saved(folder), _step("resume", f"rlctl runs resume {run}")]
     exports = sorted(folder.glob("checkpoints/*/hf"))
     return steps + [_step("weights", text("end-hugging-face", path=path)) for path in exports]
 

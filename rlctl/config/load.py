@@ -177,7 +177,7 @@ def set_keys(loaded: Loaded, assignments: Sequence[str], *, environment: Mapping
     """
     if not assignments:
         return loaded
-    overrides = read_overrides([(text, Location("--set " + text)) for text in assignments], "--set")
+    overrides = read_overrides([(_with_dots(text), Location("--set " + text)) for text in assignments], "--set")
     overrides = [each for override in overrides for each in _by_its_tag(loaded.config, override)]
     plain = to_plain(loaded.config)
     values = _with_links(loaded, plain, _live(loaded, plain, environment))
@@ -196,6 +196,13 @@ def set_keys(loaded: Loaded, assignments: Sequence[str], *, environment: Mapping
     if config is None:
         raise ConfigError("\n".join(f"--set: {finding.message}{_hint(finding)}" for finding in findings))
     return _changed(loaded, config, paths, "--set", resolved, left)
+
+
+def _with_dots(assignment: str) -> str:
+    """An assignment whose key has the numbers of items as Hydra's grammar takes them: ``data.train.0.path`` for
+    ``data.train[0].path``, which is how rlctl prints it."""
+    key, equals, value = assignment.partition("=")
+    return re.sub(r"\[(\d+)\]", r".\1", key) + equals + value
 
 
 def _indexed(path: KeyPath, values: Any) -> KeyPath:

@@ -716,6 +716,19 @@ def _generates(config: Config) -> bool:
     return config.algorithm.objective.choice in ("rl", "mix") and config.run.mode in ("full", "rollout_only")
 
 
+def has_nodes(config: Config, cluster: Cluster, *, shared: bool) -> bool:
+    """Whether a cluster has the nodes that a config asks for.
+
+    Args:
+        config: with ``placement``.
+        cluster: the machines.
+        shared: whether several nodes of the config may be one of the cluster, as pools of other frameworks may share a machine.
+    """
+    placement = config.placement
+    each = cluster.devices_per_node // placement.devices_per_node
+    return each >= 1 and placement.nodes <= cluster.nodes * (each if shared else 1)
+
+
 def evaluates(config: Config) -> bool:
     """Whether held-out prompts are answered at all: regularly, in a run of nothing else, or once, before the first step."""
     schedule = config.schedule

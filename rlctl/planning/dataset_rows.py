@@ -18,6 +18,7 @@ import orjson
 from rlctl.common.filenames import expanded
 from rlctl.config import Config
 from rlctl.config.sections.data import DataSource
+from rlctl.planning.parquet_footer import parquet_rows
 
 PARQUET, LINES, CSV = ("parquet",), ("json", "jsonl", "ndjson"), ("csv", "tsv")
 ENDINGS = (*PARQUET, *LINES, *CSV)
@@ -97,87 +98,3 @@ def _json_rows(file: IO[bytes], path: Path) -> int | None:
         return None
     found = orjson.loads(first + file.read())
     return len(found) if isinstance(found, list) else None
-
-
-# Parquet: the footer is a FileMetaData in Thrift's compact protocol; its field 3 is num_rows
-
-STOP, TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
-NUM_ROWS = 3
-
-
-def parquet_rows(path: Path) -> int:
-    """Rows of a Parquet file, from its footer.
-
-    Raises:
-        ValueError: it is no Parquet file.
-        IndexError: its footer is damaged.
-    """
-    with path.open("rb") as file:
-        file.seek(-8, 2)
-        size, magic = int.from_bytes(file.read(4), "little"), file.read(4)
-        if magic != b"PAR1":
-            raise ValueError(f"{path} does not end as a Parquet file does")
-        file.seek(-8 - size, 2)
-        return _Compact(file.read(size)).number(NUM_ROWS)
-
-
-class _Compact:
-    """A reader of Thrift's compact protocol that finds one number in a struct, and skips everything else."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
-
-    def number(self, wanted: int) -> int:
-        """The integer of a field."""
-        field = 0
-        while (head := self._byte()) != STOP:
-            field = field + (head >> 4) if head >> 4 else self._zigzag()
-            if field == wanted:
-                return self._zigzag()
-            self._skip(head & 15)
-        raise ValueError(f"there is no field {wanted}")
-
-    def _byte(self) -> int:
-        self._at += 1
-        return self._data[self._at - 1]
-
-    def _varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._byte()
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    def _zigzag(self) -> int:
-        value = self._varint()
-        return (value >> 1) ^ -(value & 1)
-
-    def _skip(self, kind: int, *, element: bool = False) -> None:
-        if kind in (TRUE, FALSE):
-            self._at += element  # a field has its value in its type, an element of a list a byte
-        elif kind == BYTE:
-            self._at += 1
-        elif kind == DOUBLE:
-            self._at += 8
-        elif kind == BINARY:
-            size = self._varint()
-            self._at += size
-        elif kind in (LIST, SET):
-            head = self._byte()
-            for _ in range(head >> 4 if head >> 4 < 15 else self._varint()):
-                self._skip(head & 15, element=True)
-        elif kind == MAP:
-            count = self._varint()
-            kinds = self._byte() if count else 0
-            for _ in range(count):
-                self._skip(kinds >> 4, element=True)
-                self._skip(kinds & 15, element=True)
-        elif kind == STRUCT:
-            while (head := self._byte()) != STOP:
-                if not head >> 4:
-                    self._zigzag()
-                self._skip(head & 15)
-        else:
-            self._varint()

@@ -230,7 +230,7 @@ def make_plan(config: Config, *, cluster: Cluster | None = None, rows: int | Non
     """
     stages = stages_of(config)
     device = _device(config, cluster)
-    _check_cluster(config, cluster, device)
+    _check_cluster(config, cluster, device, shared=runner != RLCTL)
     return Plan(
         run=config.run.name,
         device=device,
@@ -259,7 +259,7 @@ def _device(config: Config, cluster: Cluster | None) -> Device:
     return cluster.device if cluster is not None else "cuda"
 
 
-def _check_cluster(config: Config, cluster: Cluster | None, device: Device) -> None:
+def _check_cluster(config: Config, cluster: Cluster | None, device: Device, *, shared: bool) -> None:
     if cluster is None:
         return
     if device == "cuda" and cluster.device == "cpu":
@@ -269,7 +269,7 @@ def _check_cluster(config: Config, cluster: Cluster | None, device: Device) -> N
         )
     if device == "cpu":
         return
-    if config.placement.nodes > cluster.nodes or config.placement.devices_per_node > cluster.devices_per_node:
+    if not arithmetic.has_nodes(config, cluster, shared=shared):
         wanted = f"{config.placement.nodes} x {config.placement.devices_per_node}"
         raise PlanError(
             said(

@@ -184,6 +184,7 @@ ROLL_REFUSED: list[tuple[dict[str, Any], str]] = [
     ({**AGENTIC, "train_env_manager.max_traj_per_env": 1}, "train_env_manager.max_traj_per_env"),
 ]
 ROLL_REFUSED_LATER: list[tuple[dict[str, Any], str]] = [
+    ({"rewards.math.worker_cls": ...}, "rewards"),
     ({"actor_train.data_args.file_name": []}, "actor_train.data_args.file_name"),
     (
         {

@@ -15,6 +15,7 @@ import pytest
 from rlctl.checks import LEVELS, check
 from rlctl.checks.batch import _divisors_near
 from rlctl.checks.messages_page import EXAMPLES, page
+from rlctl.checks.problem import ELSEWHERE, RUNNERS, level_for, runners_of
 from rlctl.common.messages import catalogue, code_of, has
 from rlctl.common.messages.reasons import reasons
 from rlctl.common.report import Finding, Level
@@ -820,3 +821,87 @@ def test_a_dialects_default_that_changes_numbers_is_refused_all_the_same(good: d
     change = {"rollout": {"sampling": {"num_beams": 2}}}
     silent = [finding.code for finding in found(good, change, silent={("rollout", "sampling", "num_beams")})]
     assert silent == ["not-supported"]
+
+
+def test_a_finding_holds_for_every_runner_unless_the_code_says_what_others_do() -> None:
+    """No list says what a runner may hide: a code that is new holds for all of them."""
+    assert {code_of(id_) for id_ in ELSEWHERE} <= set(LEVELS)
+    for code in LEVELS.keys() - ELSEWHERE.keys():
+        assert runners_of(code) == RUNNERS
+        assert {level_for(code, runner) for runner in RUNNERS} == {LEVELS[code]}
+    assert all(other.why and set(other.levels) < set(RUNNERS) for other in ELSEWHERE.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "id_", "levels"),
+    [
+        ({"batch": {"mini_batch_responses": 200}}, "mini-batch-uneven", ["warning"] * 4),
+        ({"checkpoint": {"at_end": False, "every": None, "export": "never"}}, "never-saved", ["warning"] * 4),
+        ({"checkpoint": {"resume": "path"}}, "resume-path", ["error"] * 4),
+        ({"checkpoint": {"resume_path": "a"}}, "resume-path_unread", ["error", *["warning"] * 3]),
+        ({"model": {"max_context_tokens": 512}}, "context-too-short", ["error", "warning", None, "warning"]),
+        ({"batch": {"mini_batch_responses": 4}}, "idle-replicas", ["warning", None, None, None]),
+        ({"tracking": ["console", "console"]}, "tracker-twice", ["warning", None, None, None]),
+    ],
+)
+def test_a_finding_has_the_level_of_the_runner(
+    good: dict[str, Any], change: dict[str, Any], id_: str, levels: list[str | None]
+) -> None:
+    config = config_from(over(good, change))
+    found = [[item for item in check(config, runner=runner) if item.id == id_] for runner in RUNNERS]
+    assert [str(items[0].level) if items else None for items in found] == levels
+    assert all(item.runners == runners_of(id_) for items in found for item in items)
+
+
+def test_a_message_says_what_the_runner_does(good: dict[str, Any]) -> None:
+    config = config_from(over(good, {"model": {"max_context_tokens": 512}}))
+    said_of = {
+        runner: [f.message for f in check(config, runner=runner) if f.code == "context-too-short"] for runner in RUNNERS
+    }
+    assert "verl cuts" in said_of["verl"][0]
+    assert "verl" not in said_of["rlctl"][0]
+
+
+def test_a_fix_that_makes_another_problem_is_not_suggested(good: dict[str, Any]) -> None:
+    """200 prompts x 1 in mini-batches of 7: what divides the step is a mini-batch for fewer replicas than there are, or too uneven."""
+    change = {"batch": {"prompts_per_step": 200, "responses_per_prompt": 1, "mini_batch_responses": 7}}
+    config = config_from(over(good, change))
+    for found in check(config):
+        for key, value in found.candidates:
+            plain = over(good, change)
+            place = plain
+            for part in key[:-1]:
+                place = place.setdefault(part, {})
+            place[key[-1]] = value
+            grave = (item for item in check(config_from(plain)) if item.level is not Level.NOTE)
+            after = {(item.id, item.key) for item in grave}
+            before = {(item.id, item.key) for item in check(config)}
+            assert (found.id, found.key) not in after
+            assert after <= before
+
+
+def test_a_problem_without_a_single_fix_says_so(good: dict[str, Any]) -> None:
+    change = {"placement": {"nodes": 2}, "train": {"engine": {"type": "megatron", "tensor_parallel_size": 16}}}
+    found = found_in = [
+        f for f in check(config_from(over(good, change)), cluster=H100) if f.code == "cluster-too-small"
+    ]
+    assert found_in[0].hint.startswith("use a larger cluster, or fewer devices with smaller parallel sizes")
+    assert found[0].fixes == ()
+
+
+def test_one_engine_on_part_of_a_node_spans_no_nodes(good: dict[str, Any]) -> None:
+    split = {
+        "placement": {"layout": "split", "rollout_devices": 6},
+        "rollout": {"engine": "vllm", "parallel": {"tensor_parallel_size": 6}},
+    }
+    codes = {item.code for item in check(config_from(over(good, split)))}
+    assert "engine-over-node" not in codes
+
+
+@pytest.mark.parametrize(("runner", "fits"), [("rlctl", False), ("verl", True)])
+def test_pools_of_another_framework_may_share_a_machine(good: dict[str, Any], runner: str, fits: bool) -> None:
+    """4 + 4 GPUs of verl's fully asynchronous trainer on one machine of eight."""
+    config = config_from(over(good, {"placement": {"nodes": 2, "devices_per_node": 4}}))
+    codes = {item.code for item in check(config, cluster=H100, runner=runner)}
+    assert ("cluster-too-small" not in codes) is fits
+    assert "cluster-too-small" in {item.code for item in check(config, cluster=Cluster(1, 7, "cuda"), runner=runner)}

@@ -26,7 +26,9 @@ def test_an_error_has_its_line_and_code(rlctl: Any, config_file: Path) -> None:
 def test_json_holds_the_findings(rlctl: Any, config_file: Path) -> None:
     config_file.write_text(config_file.read_text() + "rollout:\n  parallel: {tensor_parallel_size: 3}\n")
     found = json.loads(rlctl("check", str(config_file), "--json").out)
-    assert {"code", "level", "rank", "key", "file", "line", "message", "hint", "params"} == set(found["findings"][0])
+    assert {"code", "level", "rank", "key", "file", "line", "message", "hint", "runners", "params"} == set(
+        found["findings"][0]
+    )
     assert any(finding["level"] == "error" and finding["line"] == 9 for finding in found["findings"])
 
 
@@ -411,3 +413,59 @@ def test_annotations_of_github_hold_no_escapes_of_a_terminal(rlctl: Any, tmp_pat
     out = rlctl("check", str(tmp_path / "evil.yaml"), "--format", "github").out
     assert "owned" in out
     assert not any(control in out for control in "\x1b\x07\x9b")
+
+
+def test_what_was_not_checked_is_said_beside_a_clean_file(rlctl: Any, config_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "2 + 2", "answer": "4"}\n' * 8)
+    config_file.write_text(config_file.read_text().replace("train.jsonl", str(tmp_path / "rows.jsonl")))
+    shown = rlctl("check", str(config_file))
+    assert "no problems found" in shown.err
+    assert "checked: keys, batches, devices, algorithm, paths" in shown.err
+    assert "memory (pass --cluster, such as 1x8:H100)" in shown.err
+    found = json.loads(rlctl("check", str(config_file), "--json").out)
+    assert found["checked"]
+    assert any("pass --data" in line for line in found["not_checked"])
+
+
+def test_columns_that_could_not_be_read_are_named(rlctl: Any, config_file: Path) -> None:
+    config_file.write_text(config_file.read_text().replace("train.parquet", "away.parquet"))
+    found = json.loads(rlctl("check", str(config_file), "--json").out)
+    assert any("data columns" in line and "is not on this machine" in line for line in found["not_checked"])
+
+
+def test_an_item_of_a_list_is_set_as_it_is_printed(rlctl: Any, config_file: Path) -> None:
+    for key in ("data.train[0].tag_key", "data.train.0.tag_key"):
+        assert "cannot be read" not in rlctl("check", str(config_file), "--set", f"{key}=domain").err
+
+
+VERL_REWARD = """\
+data: {train_files: train.parquet, val_files: test.parquet, train_batch_size: 64}
+actor_rollout_ref:
+  model: {path: Qwen/Qwen2.5-0.5B-Instruct}
+  actor: {ppo_mini_batch_size: 32, ppo_micro_batch_size_per_gpu: 4}
+  rollout: {name: vllm, n: 5, log_prob_micro_batch_size_per_gpu: 4}
+  ref: {log_prob_micro_batch_size_per_gpu: 4}
+algorithm: {adv_estimator: grpo}
+trainer: {n_gpus_per_node: 8, nnodes: 1, save_freq: 10}
+custom_reward_function: {path: score.py, name: compute_score}
+"""
+
+
+@pytest.mark.parametrize(
+    ("signature", "code"),
+    [
+        ("solution_str, ground_truth, method='strict'", "code-signature"),
+        ("response, answer", "code-signature"),
+        ("data_source, solution_str, ground_truth, extra_info=None", ""),
+        ("**kwargs", ""),
+    ],
+)
+def test_a_reward_is_called_as_its_framework_calls_it(
+    rlctl: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signature: str, code: str
+) -> None:
+    """A function in rlctl's form is right for rlctl, which calls it by its parameters; verl would stop."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "score.py").write_text(f"def compute_score({signature}):\n    return 1.0\n")
+    (tmp_path / "run.yaml").write_text(VERL_REWARD)
+    found = json.loads(rlctl("check", "run.yaml", "--from", "verl@0.5", "--runner", "verl", "--json").out)["findings"]
+    assert {item["code"] for item in found if item["code"].startswith("code-")} == ({code} if code else set())

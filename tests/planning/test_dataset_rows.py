@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow
@@ -14,6 +16,7 @@ from pyarrow import parquet
 from rlctl.config import config_from
 from rlctl.config.sections.data import DataSource
 from rlctl.planning.dataset_rows import count_rows, rows_of_source
+from rlctl.planning.parquet_footer import parquet_fields, parquet_rows
 
 NESTED = pyarrow.schema(
     [
@@ -92,3 +95,31 @@ def test_a_folder_with_splits_is_not_counted(tmp_path: Path) -> None:
     for name in ("train", "test"):
         (tmp_path / f"{name}.jsonl").write_text('{"a": 1}\n')
     assert rows_of_source(DataSource(path=str(tmp_path))) is None
+
+
+def test_the_columns_of_a_footer_are_those_that_pyarrow_names(tmp_path: Path) -> None:
+    answer = pyarrow.struct([("ground_truth", pyarrow.string()), ("style", pyarrow.struct([("问", pyarrow.bool_())]))])
+    schema = pyarrow.schema([*NESTED, ("reward_model", answer), ("names", pyarrow.list_(pyarrow.string()))])
+    parquet.write_table(schema.empty_table(), tmp_path / "a.parquet")
+
+    def inside(fields: Any, above: tuple[str, ...]) -> Any:
+        for field in fields:
+            yield (*above, field.name)
+            if pyarrow.types.is_struct(field.type):
+                yield from inside(field.type.fields, (*above, field.name))
+
+    assert parquet_fields(tmp_path / "a.parquet") == tuple(inside(schema, ()))
+
+
+def test_a_damaged_footer_is_an_error_whatever_is_damaged(tmp_path: Path) -> None:
+    parquet.write_table(pyarrow.table({"a": [1], "b": [{"c": "x"}]}), tmp_path / "a.parquet")
+    good, random = (tmp_path / "a.parquet").read_bytes(), Random(7)
+    file = tmp_path / "b.parquet"
+    for _ in range(400):
+        data = bytearray(good[: random.choice([len(good), random.randrange(1, len(good))])])
+        for _ in range(random.randint(1, 4)):
+            data[random.randrange(len(data))] = random.randrange(256)
+        file.write_bytes(data)
+        for reader in (parquet_fields, parquet_rows):
+            with suppress(ValueError):
+                reader(file)

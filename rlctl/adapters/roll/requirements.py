@@ -123,6 +123,12 @@ def _is_agentic(values: Values) -> bool:
     return values.written("train_env_manager") or values.written("custom_envs")
 
 
+def _without_worker(values: Values) -> str:
+    """The domains of ``rewards`` that name no class, as text."""
+    rewards = values["rewards"] or {}
+    return ", ".join(name for name, reward in rewards.items() if reward is not None and not reward.get("worker_cls"))
+
+
 ROWS: tuple[Requirement, ...] = (
     Requirement(
         "actor_train.data_args.file_name",
@@ -135,6 +141,14 @@ ROWS: tuple[Requirement, ...] = (
         "roll/datasets/dataset.py, get_dataset",
         "name the training data in actor_train.data_args.file_name",
         check_code="no-data",
+    ),
+    Requirement(
+        "rewards",
+        lambda v: _is_rlvr(v) and _without_worker(v),
+        "rewards of {domains} have no worker_cls, the class that scores responses",
+        "roll/distributed/executor/cluster.py, Cluster.__init__",
+        "set worker_cls in each domain of rewards, to one of roll.pipeline.rlvr.rewards or a class of your own",
+        numbers={"domains": _without_worker},
     ),
     Requirement(
         "response_length",

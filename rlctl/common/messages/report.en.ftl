@@ -115,3 +115,23 @@ folder-files = { $count ->
        *[other] { $count } files
     }: { $counts }
 folder-none = the folder is empty
+
+# What a check looked at
+check-checked = checked: { $subjects }
+check-unchecked = not checked: { $subjects }
+scope-separator = { "; " }
+scope-unchecked = { $name } ({ $reason })
+scope-config = keys, batches, devices, algorithm, paths
+scope-requirements = what this release refuses
+scope-rewards = reward code
+scope-columns = data columns
+scope-lengths = lengths of rows
+scope-memory = memory
+unchecked-release = rlctl has not read the source of { $value }
+unchecked-absent = { $value } is not on this machine
+unchecked-remote = { $value } is not a local file
+unchecked-format = rlctl cannot read the columns of { $value }
+unchecked-custom = the dataset class is your own code
+unchecked-lengths = pass --data
+unchecked-cluster = pass --cluster, such as 1x8:H100
+unchecked-shape = rlctl does not know the size of { $value }

@@ -79,3 +79,23 @@ folder-skipped = 已跳过
 folder-failed = 失败
 folder-files = 共 { $count } 个文件：{ $counts }
 folder-none = 目录是空的
+
+# 检查了什么
+check-checked = 已检查：{ $subjects }
+check-unchecked = 未检查：{ $subjects }
+scope-separator = ；
+scope-unchecked = { $name }（{ $reason }）
+scope-config = 键、批次、设备、算法、路径
+scope-requirements = 该版本会拒绝什么
+scope-rewards = 奖励代码
+scope-columns = 数据列
+scope-lengths = 各行长度
+scope-memory = 显存
+unchecked-release = rlctl 没有读过 { $value } 的源码
+unchecked-absent = { $value } 不在本机
+unchecked-remote = { $value } 不是本地文件
+unchecked-format = rlctl 读不出 { $value } 的列
+unchecked-custom = 数据集类是用户自己的代码
+unchecked-lengths = 加上 --data
+unchecked-cluster = 加上 --cluster，例如 1x8:H100
+unchecked-shape = rlctl 不知道 { $value } 的规模
