@@ -239,10 +239,11 @@ def _checked(
 def _scope(loaded: Loaded, report: Report, question: Question) -> list[Subject]:
     from rlctl.checks.coverage import coverage
     from rlctl.checks.problem import CheckContext
+    from rlctl.common.report_lines import release as release_of
 
     unread = any(item.code == "runner-release" for item in report.findings)
     context = CheckContext(question.cluster, runner=question.runner)
-    release = diagnostics.release(report.dialect) if unread else ""
+    release = release_of(report.dialect) if unread else ""
     return coverage(loaded.config, context, data=question.data, unread_release=release)
 
 

@@ -123,11 +123,11 @@ def refusals(loaded: Loaded, cluster: Cluster | None, runner: str) -> list[Findi
 def suggestions(fit: Fit, *, loaded: Loaded, source: str) -> list[str]:
     """The changes that would make a stage fit, in the keys of the file that was read."""
     from rlctl.checks.hints import in_canonical_words
-    from rlctl.common.report import Finding, Level
+    from rlctl.common.report import Finding, Fix, Level
     from rlctl.translation.advice import Adviser, in_own_words
 
-    fixes = [(change.key, change.after) for change in fit.changes]
-    if source.partition("@")[0] not in ("", "rlctl") and (settings := Adviser(loaded, source, {}).together(fixes)):
+    changes: list[Fix] = [(change.key, change.after) for change in fit.changes]
+    if source.partition("@")[0] not in ("", "rlctl") and (settings := Adviser(loaded, source, {}).together(changes)):
         return [str(setting) for setting in settings]
     lines = []
     for change in fit.changes:

@@ -87,6 +87,15 @@ def test_a_file_is_held_to_what_its_own_release_refuses(
     assert all(f"verl {release}" in item.message for item in found)
 
 
+@pytest.mark.parametrize(("budget", "sequences", "is_named"), [(100, 1, True), (100, 2, False), (128, 1, False)])
+def test_a_token_budget_of_trinity_holds_the_longest_sequence(budget: int, sequences: int, is_named: bool) -> None:
+    change = {"trainer.max_token_len_per_gpu": budget, "trainer.ulysses_sequence_parallel_size": sequences}
+    document = read_yaml(write_yaml(tree(changed("trinity", change))), "run.yaml")
+    loaded, report = read_document(document, dialect="trinity", environment={})
+    found = [item for item in findings_of("trinity", loaded, report) if item.key == "trainer.max_token_len_per_gpu"]
+    assert [item.level for item in found] == [Level.WARNING] * is_named
+
+
 @pytest.mark.parametrize("dialect", BASES)
 def test_every_requirement_names_its_source_and_what_to_do(dialect: str) -> None:
     for row in requirements_of(dialect).rows:

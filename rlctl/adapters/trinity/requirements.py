@@ -9,6 +9,7 @@ from rlctl.adapters.trinity.keys import ACTOR, MODES
 from rlctl.adapters.trinity.train import deciding, strategy
 from rlctl.common.filenames import is_folder
 from rlctl.common.messages.reasons import said
+from rlctl.common.report import Level
 
 FILES = (".parquet", ".json", ".jsonl", ".csv", ".arrow")
 ALGORITHMS = (
@@ -139,7 +140,36 @@ def _single_files(values: Values, key: str) -> list[str]:
     return [path for path in paths if path.endswith(FILES) and not is_folder(path)]
 
 
+def _longest(values: Values) -> int:
+    """Tokens of the longest sequence."""
+    whole = values.number("model.max_prompt_tokens", 0) + values.number("model.max_response_tokens", 0)
+    return values.number("model.max_model_len", 0) or whole
+
+
+def _split_over(values: Values) -> int:
+    """GPUs that share a sequence of the trainer, and its token budget with it."""
+    if strategy(values.view) != "megatron":
+        return _share(values)
+    own = f"{ACTOR}.megatron.context_parallel_size"
+    return values.number(own if values.written(own) else "trainer.megatron.context_parallel_size")
+
+
 ROWS: tuple[Requirement, ...] = (
+    Requirement(
+        "trainer.max_token_len_per_gpu",
+        lambda v: (
+            v["mode"] in ("both", "train")
+            and v["trainer.use_dynamic_bsz"] is not False
+            and 0 < v.number("trainer.max_token_len_per_gpu", 0) * _split_over(v) < _longest(v)
+        ),
+        "trainer.max_token_len_per_gpu may be too small: {trainer.max_token_len_per_gpu} tokens x {split} GPUs a sequence is "
+        "less than the longest sequence, {longest}. The trainer stops at the first sequence that is longer than the budget",
+        "verl/utils/seqlen_balancing.py, rearrange_micro_batches",
+        "raise trainer.max_token_len_per_gpu, or lower model.max_model_len",
+        numbers={"split": _split_over, "longest": _longest},
+        since="0.5",
+        level=Level.WARNING,
+    ),
     Requirement(
         "mode",
         lambda v: v["mode"] not in MODES,
