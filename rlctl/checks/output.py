@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
 from rlctl.checks.problem import CheckContext, Problem, problem
 from rlctl.common.filenames import expanded, is_there
+from rlctl.common.secrets import is_secret_name
 from rlctl.config import Config
 from rlctl.config.inspect import secrets
 from rlctl.planning import arithmetic
@@ -61,6 +63,7 @@ def literal_secrets(config: Config, surroundings: CheckContext) -> Iterator[Prob
             yield problem("literal-secret", path, expression="${oc.env:NAME}")
 
 
+_VARIABLE = re.compile(r"\$\{oc\.env:\s*([^,}\s]+)")
 NAMES = (("run", "name"), ("run", "folder"), ("checkpoint", "folder"), ("runtime", "log_folder"))
 """Keys that become names of files, which anyone on the machine can list."""
 
@@ -69,7 +72,7 @@ def secret_names(config: Config, surroundings: CheckContext) -> Iterator[Problem
     """No file or folder is named after a secret."""
     for path in NAMES:
         value = getattr(getattr(config, path[0]), path[1])
-        if value and "${oc.env:" in value:
+        if value and any(is_secret_name(name) for name in _VARIABLE.findall(value)):
             yield problem("secret-in-name", path, value=value)
 
 

@@ -18,6 +18,7 @@ from rlctl.config.sections.algorithm import FunctionOperator
 from rlctl.config.sections.data import FunctionDataOperator
 from rlctl.config.sections.rewards import FunctionReward
 from rlctl.documents.paths import KeyPath
+from rlctl.planning import arithmetic
 
 PACKAGE, FILE = "pkg://", "file://"
 
@@ -73,7 +74,8 @@ def rewards(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
         yield from _defined(code, reward.function, ("rewards", index, "function"), "function")
         node = code.names().get(reward.function)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield from _signature(code, node, reward, index, surroundings.runner)
+            caller = surroundings.runner if arithmetic.trains(config) else ""
+            yield from _signature(code, node, reward, index, caller)
 
 
 def datasets(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
