@@ -210,14 +210,14 @@ def _budget(role: str, name: str, switch: str, needed: Callable[[Values], object
         "tokens": _tokens,
         "share": lambda values: _split_over(values, role),
     }
-    common = (
-        f"{{{key}}} tokens x {{share}} GPUs a sequence is less than the longest sequence, "
-        "data.max_prompt_length + data.max_response_length = {tokens}"
-    )
     yield Requirement(
         key,
         over,
-        f"{key} is too small: {common}, and verl pads every sequence to that length",
+        said(
+            "{key} ({{{key}}} tokens, x {{share}} GPUs a sequence) is less than the longest sequence, data.max_prompt_length + "
+            "data.max_response_length = {{tokens}}, and verl pads every sequence to that length",
+            key=key,
+        ),
         BALANCING,
         said("raise {key}", key=key),
         numbers=numbers,
@@ -227,7 +227,11 @@ def _budget(role: str, name: str, switch: str, needed: Callable[[Values], object
     yield Requirement(
         key,
         over,
-        f"{key} may be too small: {common}. verl stops at the first sequence that is longer than the budget",
+        said(
+            "{key} ({{{key}}} tokens, x {{share}} GPUs a sequence) is less than the longest sequence, data.max_prompt_length + "
+            "data.max_response_length = {{tokens}}: verl stops at the first sequence that is longer than the budget",
+            key=key,
+        ),
         BALANCING,
         said("raise {key}, or shorten prompts or responses", key=key),
         numbers=numbers,
