@@ -86,3 +86,24 @@ def test_a_folder_goes_into_a_folder_and_stands_alone(rlctl: Any, folder: Path, 
     mixed = rlctl("convert", str(folder), "a=1", "--to", "verl", "-o", str(tmp_path / "out"))
     assert mixed.code == 2
     assert "is a folder" in mixed.err
+
+
+def test_a_file_of_a_folder_has_the_hint_that_it_has_alone(rlctl: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "configs"
+    folder.mkdir()
+    (folder / "a.yaml").write_text("rlctl: 1\nbatch: {prompts_per_stp: 3}\n")
+    alone = rlctl("convert", str(folder / "a.yaml"), "--to", "verl")
+    shown = rlctl("convert", str(folder), "--to", "verl", "-o", str(tmp_path / "out"))
+    assert "did you mean" in alone.err
+    assert "did you mean" in shown.err
+
+
+def test_a_dash_is_standard_output(rlctl: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.yaml").write_text(
+        "rlctl: 1\nmodel: {path: a/b}\nbatch: {prompts_per_step: 8}\nschedule: {total_steps: 1}\n"
+    )
+    for words in (("convert", "a.yaml", "--to", "trinity"), ("plan", "a.yaml")):
+        shown = rlctl(*words, "-o", "-")
+        assert shown.out, shown.err
+    assert [path.name for path in tmp_path.iterdir()] == ["a.yaml"]

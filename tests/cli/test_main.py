@@ -185,3 +185,24 @@ def test_an_interrupt_while_the_command_is_loaded_shows_no_traceback(monkeypatch
     monkeypatch.delitem(sys.modules, "rlctl.cli")
     monkeypatch.setattr(sys, "meta_path", [Interrupts(), *sys.meta_path])
     assert command_main() == 130
+
+
+@pytest.mark.parametrize(
+    ("word", "command"),
+    [
+        ("stop", "rlctl runs stop"),
+        ("resume", "rlctl runs resume"),
+        ("logs", "rlctl runs follow"),
+        ("run", "rlctl launch"),
+    ],
+)
+def test_a_word_of_another_tool_names_the_command(rlctl: Any, word: str, command: str) -> None:
+    shown = rlctl(word, "runs/x")
+    assert shown.code == 2
+    assert f"use {command}" in shown.err
+
+
+def test_every_command_that_a_word_names_exists() -> None:
+    names = {each.name for each in cli.COMMANDS}
+    assert not names & cli.OTHER_WORDS.keys(), "a command of that name would never be reached"
+    assert {command.split()[1] for command in cli.OTHER_WORDS.values()} <= names
