@@ -13,7 +13,7 @@ from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
 from rlctl.config.sections.agents import EnvironmentAgent, RunningEnvironment
 from rlctl.runtime.agents.conversation import Message, Renderer
-from rlctl.runtime.agents.hosting import EnvironmentFailed, Host, ProcessHost, ThreadHost
+from rlctl.runtime.agents.hosting import EnvironmentFailed, Host, ProcessHost, ThreadHost, Unplayable
 from rlctl.runtime.agents.kinds import Ended, Model, OutOfTokens
 from rlctl.runtime.agents.played import Observed, Task
 from rlctl.runtime.data.chat import Chat
@@ -61,7 +61,7 @@ class Acting:
 
         Raises:
             EnvironmentFailed: the environment did not do what it was asked.
-            RunError: the config is at fault.
+            Unplayable: it can no longer be made, or no longer fits a template.
         """
         task = Task.of(self.config)
         number, seen = await self.host.open(task, self._seed(row, model))
@@ -210,7 +210,7 @@ class Acting:
         try:
             return template.format(**values)
         except (KeyError, IndexError, AttributeError, ValueError) as error:
-            raise RunError(
+            raise Unplayable(
                 said(
                     "a template of the agent {name!r} cannot be filled in: {kind}: {error}; the environment's info has "
                     "{value}",

@@ -59,8 +59,8 @@ class Session:
         """The limit that refused a call: ``length`` or ``turns``."""
         self.last: tuple[list[Message], list[int], Conversations, Sequence[Mapping[str, Any]]] | None = None
         """Of the newest call: its messages with the answer, their tokens, and what renders them."""
-        self.text = ""
-        """The newest generation."""
+        self._answers: dict[str, list[tuple[Response, str]]] = {}
+        """Generations and their texts, by the id of the answer that has them."""
         self._chat, self._max_turns, self._max_turn_tokens = chat, max_turns, max_turn_tokens
         self._conversations = Conversations(chat, tool_format, agent=agent, max_tokens=model.max_context_tokens)
         self._closed = False
@@ -114,6 +114,43 @@ class Session:
         except ValueError as error:
             raise ApiError(400, reason_of(error)) from error
 
+    async def discard(self, body: Any) -> None:
+        """Do not train on an answer: ``id`` is that of the completion, ``choices`` numbers those of its choices; all without it.
+
+        Raises:
+            ApiError: there is no such answer, or the trajectory has ended.
+        """
+        self._check_open()
+        number = body.get("id") if isinstance(body, dict) else None
+        answers = self._answers.get(number) if isinstance(number, str) else None
+        if answers is None:
+            known = ", ".join(list(self._answers)[-3:]) or "none"
+            raise ApiError(
+                404,
+                said(
+                    "id is {number!r}; expected the id of an answer of this trajectory: {known}",
+                    number=number,
+                    known=known,
+                ),
+            )
+        choices = body.get("choices", list(range(len(answers))))
+        if not isinstance(choices, list) or not set(map(repr, choices)) <= set(map(repr, range(len(answers)))):
+            raise ApiError(
+                400,
+                said(
+                    "choices is {choices!r}; expected numbers from 0 to {last}", choices=choices, last=len(answers) - 1
+                ),
+            )
+        for place in choices:
+            if self.model.recorder.keeps(answers[place][0]):
+                self.model.recorder.discard(answers[place][0])
+
+    @property
+    def text(self) -> str:
+        """The newest generation that was not discarded."""
+        answers = [answer for several in self._answers.values() for answer in several]
+        return next((text for response, text in reversed(answers) if self.model.recorder.keeps(response)), "")
+
     async def feedback(self, body: Any) -> dict[str, Any]:
         """Refused: this endpoint records each trajectory without being asked.
 
@@ -152,9 +189,10 @@ class Session:
             generated, ids = [], await self._conversations.read(asked)
             self._check_tokens(ids)
             for response in await self._generate(ids, asked):
-                self.text = self._plain(response)
+                text = self._plain(response)
                 self.last = None
-                generated.append(self._generated(asked, self.text, response, ids))
+                self._note(asked, response, text)
+                generated.append(self._generated(asked, text, response, ids))
             return generated
 
     def _check_tokens(self, ids: Sequence[int]) -> None:
@@ -245,8 +283,11 @@ class Session:
         whole = [*ids, *response.token_ids]
         self._conversations.remember(asked.messages, answer, asked.tools, whole)
         self.last = [*map(dict, asked.messages), answer], whole, self._conversations, asked.tools
-        self.text = text if calls else str(answer["content"])
+        self._note(asked, response, text if calls else str(answer["content"]))
         return self._generated(asked, str(answer["content"]), response, ids, calls)
+
+    def _note(self, asked: Asked, response: Response, text: str) -> None:
+        self._answers.setdefault(asked.number, []).append((response, text))
 
     def _generated(
         self, asked: Asked, text: str, response: Response, prompt: Sequence[int], calls: Sequence[ToolCall] = ()

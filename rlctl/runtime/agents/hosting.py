@@ -210,7 +210,7 @@ class _Environment:
         assert self._reader is not None
         assert self._writer is not None
         if not self._answers:
-            raise EnvironmentFailed("environment_lost", said("the process of the environment {how}", how=said("hangs")))
+            raise EnvironmentFailed("environment_lost", said("the environment has not answered its last request"))
         number, self._answers = next(self._numbers), False
         line = b""
         with suppress(OSError, ValueError):  # ValueError: a line that is too long

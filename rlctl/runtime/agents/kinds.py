@@ -16,7 +16,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
 from rlctl.config.sections.agents import FunctionAgent, RunningAgent, ToolsAgent
 from rlctl.runtime.agents.conversation import Message, Renderer
@@ -41,6 +40,15 @@ class TooLong(Exception):
     """A trajectory had all its time before the model was called."""
 
     cause = "timeout"
+
+
+class NoResult(Exception):
+    """The code of an agent made no trajectory."""
+
+    def __init__(self, cause: str, text: str) -> None:
+        """``cause``: ``no_call`` or ``wrong_result``."""
+        super().__init__(text)
+        self.cause = cause
 
 
 class OutOfTurns(OutOfTokens):
@@ -79,7 +87,8 @@ class Model:
     """Of the conversation that ``chat`` continues, with the answers of the model."""
     _ids: list[int] = field(default_factory=list)
     """Its tokens."""
-    _text: str = ""
+    _texts: list[tuple[Response, str]] = field(default_factory=list)
+    """Generations."""
     _others: dict[str, Called] = field(default_factory=dict)
 
     def auxiliary(self, name: str) -> Called:
@@ -130,8 +139,21 @@ class Model:
 
     @property
     def last_text(self) -> str:
-        """The last generation."""
-        return self._text
+        """The last generation that was not discarded."""
+        return next((text for response, text in reversed(self._texts) if self.recorder.keeps(response)), "")
+
+    def discard(self, response: Response | None = None) -> None:
+        """Do not train on a generation, by default the last one: it is no part of the trajectory unless a later one continues it.
+
+        Raises:
+            ValueError: there is no such generation.
+        """
+        known = [
+            each for each, _ in self._texts if self.recorder.keeps(each) and (response is None or each is response)
+        ]
+        if not known:
+            raise ValueError("there is no such generation, or it was discarded before")
+        self.recorder.discard(known[-1])
 
     def messages_after(self, row: Prompt) -> Sequence[Message]:
         """What ``chat`` added to the messages of a row."""
@@ -200,7 +222,7 @@ class Model:
         self.recorder.add(prompt, response)
         self._used += len(response.token_ids)
         self.truncated = response.finish_reason == "length" and limit == room
-        self._text = self.chat_of.text_of(response.token_ids, self.sampling.stop_token_ids)
+        self._texts.append((response, self.chat_of.text_of(response.token_ids, self.sampling.stop_token_ids)))
         return response
 
     async def chat(self, messages: Sequence[Message], *, max_tokens: int | None = None) -> Message:
@@ -219,7 +241,7 @@ class Model:
             self._ids = self.chat_of.opening(messages)
         response = await self.generate(self._ids, max_tokens=max_tokens)
         self._ids = [*self._ids, *response.token_ids]
-        answer = {"role": "assistant", "content": self._text}
+        answer = {"role": "assistant", "content": self._texts[-1][1]}
         self._messages = [*messages, answer]
         return answer
 
@@ -395,33 +417,33 @@ class Function:
         """Run it. Its result is a reward, the text that rewards score, or both; without a text it is the last generation.
 
         Raises:
-            RunError: it made no call, or its result is something else.
+            NoResult: it made no call, or its result is something else.
         """
         result = None
         with suppress(OutOfTokens):
             async with model.within_time():
                 result = await self.function(row, model.sampling, model, **self.config.args)
         if not model.recorder.calls:
-            raise RunError(
+            raise NoResult(
+                "no_call",
                 said(
                     "the agent {name!r} ended without a call of the model for prompt {index} of {source}",
                     name=self.config.name,
                     index=row.index,
                     source=row.source,
                 ),
-                hint="call model.generate or model.chat at least once",
             )
         try:
             given = returned(result)
         except ValueError as error:
-            raise RunError(
+            raise NoResult(
+                "wrong_result",
                 said(
                     "the agent {name!r} returned a {kind}: {error}",
                     name=self.config.name,
                     kind=type(result).__name__,
                     error=error,
                 ),
-                hint="return the reward, the text that rewards score, or nothing for the last generation",
             ) from error
         return Ended(given.get("text", model.last_text), model.messages_after(row), reward=given.get("reward"))
 

@@ -184,6 +184,7 @@ class AgentLoop:
             try:
                 with contained():
                     ended = await agent.run(request.row, model)
+                    model.recorder.check_kept()
             except Exception as error:
                 if isinstance(error, RunError) and not hasattr(error, "cause"):
                     raise  # the config is at fault

@@ -7,6 +7,8 @@ other call starts a row. So an agent that only appends to its context has one ro
     call 2   prompt [a b c d e]    generates [f]       row 1   a b | c d | e | f      e is inserted
     call 3   prompt [a e]          generates [g]       row 2   a e | g
 
+A call that the agent discards is not trained on: if another one continues it, its tokens are inserted ones, else it is left out.
+
 Calls that are under way at the same time are ordered by what the model read, not by which answer came first: so a trajectory
 that is made again is the same one.
 """
@@ -34,6 +36,15 @@ class _Row:
     calls: list[_Call] = field(default_factory=list)
 
 
+class NothingKept(Exception):
+    """A trajectory without a call to train on."""
+
+    def __init__(self, cause: str, text: str) -> None:
+        """``cause``: ``no_call`` or ``discarded``."""
+        super().__init__(text)
+        self.cause = cause
+
+
 class Rewritten(Exception):
     """An agent rewrote its context."""
 
@@ -58,6 +69,7 @@ class Recorder:
     _rewards: dict[int, float] = field(default_factory=dict)
     """Of calls, by number."""
     _states: dict[int, str] = field(default_factory=dict)
+    _discarded: list[Response] = field(default_factory=list)
 
     @property
     def calls(self) -> int:
@@ -90,6 +102,26 @@ class Recorder:
         self._open -= 1
         self._settle()
 
+    def discard(self, response: Response) -> None:
+        """Do not train on a call."""
+        self._discarded.append(response)
+
+    def keeps(self, response: Response) -> bool:
+        """Whether a call is trained on."""
+        return not any(each is response for each in self._discarded)
+
+    def check_kept(self) -> None:
+        """Check that there is a call to train on.
+
+        Raises:
+            NothingKept: there was none, or all were discarded.
+        """
+        if not self.calls:
+            text = said("the prompt leaves no room for a token (model.max_context_tokens, or the model's positions)")
+            raise NothingKept("no_call", text)
+        if len(self._discarded) >= self.calls:
+            raise NothingKept("discarded", said("the agent discarded all its {calls} calls", calls=self.calls))
+
     def _settle(self) -> None:
         """Put calls into rows, unless one that may belong before them is under way. A call is longer than those it continues."""
         if self._open > 0:
@@ -103,7 +135,7 @@ class Recorder:
         fitting = [row for row in self._rows if prompt[: len(row.token_ids)] == row.token_ids]
         if self.merge == "turn":
             fitting = []
-        elif self.merge == "trajectory" and self._rows and not fitting:
+        elif self.merge == "trajectory" and any(map(self._kept, self._rows)) and not fitting:
             raise Rewritten(
                 said(
                     "call {number} does not continue the tokens of the calls before it, but samples: trajectory of the "
@@ -121,6 +153,18 @@ class Recorder:
         row.calls.append(_Call(inserted, self._count, response))
         row.token_ids = (*prompt, *response.token_ids)
         self._count += 1
+
+    def _kept(self, row: _Row) -> list[_Call]:
+        """The calls of a row that are trained on, with what was discarded before each as inserted tokens."""
+        kept: list[_Call] = []
+        before: tuple[int, ...] = ()
+        for call in row.calls:
+            if self.keeps(call.response):
+                kept.append(_Call((*before, *call.inserted), call.number, call.response))
+                before = ()
+            else:
+                before += (*call.inserted, *call.response.token_ids)
+        return kept
 
     def reward(self, value: float, *, state: str = "") -> None:
         """Add to the reward of the last call; ``state`` is a mark of what it was an answer to."""
@@ -142,10 +186,12 @@ class Recorder:
         counts: Mapping[str, float] | None = None,
         **more: Any,
     ) -> Response:
-        """The trajectory of all calls, of which there is at least one; ``more`` are further fields of it."""
+        """The trajectory of all calls that are kept, of which there is at least one; ``more`` are further fields of it."""
         self._open = 0
         self._settle()
-        calls = [call for row in self._rows for call in row.calls]
+        rows = list(filter(None, map(self._kept, self._rows)))
+        calls = [call for row in rows for call in row]
+        discarded = {"discarded_calls": float(len(self._discarded))} if self._discarded else {}
         last = max(calls, key=lambda call: call.number).response
         oldest = min(call.response.oldest_version for call in calls)
         return Response(
@@ -165,10 +211,15 @@ class Recorder:
                     reward=self._rewards.get(call.number, 0.0),
                     state=self._states.get(call.number, ""),
                 )
-                for row in self._rows
-                for place, call in enumerate(row.calls)
+                for row in rows
+                for place, call in enumerate(row)
             ),
             messages=tuple(messages),
-            counts={"turns": float(self._count), "inserted_tokens": float(self.inserted), **(counts or {})},
+            counts={
+                "turns": float(self._count),
+                "inserted_tokens": float(self.inserted),
+                **discarded,
+                **(counts or {}),
+            },
             **more,
         )

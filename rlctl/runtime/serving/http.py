@@ -92,6 +92,10 @@ class Caller(Protocol):
         """Take a reward."""
         ...
 
+    async def discard(self, body: Any) -> None:
+        """Do not train on an answer."""
+        ...
+
     async def feedback(self, body: Any) -> dict[str, Any]:
         """Take feedback on answers."""
         ...
@@ -142,6 +146,7 @@ class ApiServer:
         app.router.add_get(f"{base}/models/{{model:.+}}", self._model)
         if by_path:
             app.router.add_post(f"{base}/reward", self._reward)
+            app.router.add_post(f"{base}/discard", self._discard)
         for root in ("", "/v1") if collects else ():
             app.router.add_post(f"{root}/feedback", self._feedback)
             app.router.add_post(f"{root}/commit", self._commit)
@@ -206,6 +211,10 @@ class ApiServer:
 
     async def _reward(self, request: web.Request) -> web.StreamResponse:
         await self._caller(request).reward(await _body(request))
+        return web.json_response({"ok": True})
+
+    async def _discard(self, request: web.Request) -> web.StreamResponse:
+        await self._caller(request).discard(await _body(request))
         return web.json_response({"ok": True})
 
     def _number(self, kind: str) -> str:

@@ -116,6 +116,14 @@ class Policy:
         """
         raise ApiError(404, "a served policy takes no rewards; start it with --collect and send feedback")
 
+    async def discard(self, body: Any) -> None:
+        """Refused, as ``reward`` is.
+
+        Raises:
+            ApiError: always.
+        """
+        await self.reward(body)
+
     @property
     def _collecting(self) -> Collector:
         if self.collector is None:

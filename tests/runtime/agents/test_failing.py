@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,21 @@ import pytest
 
 from rlctl.common.errors import PlanError, RunError
 from rlctl.planning.plan import make_plan
-from rlctl.runtime.types import Sample
-from tests.runtime.agents.made import config_of, prompt, saying, trajectory
+from rlctl.runtime.agents.conversation import Renderer
+from rlctl.runtime.agents.kinds import Function
+from rlctl.runtime.types import Request, Response, Sample, Sampling
+from tests.runtime.agents.made import (
+    LONG,
+    chat,
+    config_of,
+    generated,
+    ids,
+    looping,
+    prompt,
+    saying,
+    tokenizer,
+    trajectory,
+)
 from tests.runtime.agents.test_runs import short, steps, trained
 from tests.runtime.conftest import Task
 from tests.runtime.local import run_here
@@ -147,6 +162,75 @@ def test_a_function_that_hangs_ends_at_its_time_limit(tmp_path: Path, calls: int
         assert (response.stop, response.treatment, len(response.turns)) == ("time", "mask", 2)
     else:
         assert response.failure == "timeout: it made no call of the model within time_limit of the agent"
+
+
+ESCAPES = """
+import asyncio, os, sys
+
+async def escapes(row, sampling, model, how):
+    answer = await model.generate(row.token_ids)
+    if how == "exit":
+        sys.exit(3)
+    if how == "exit in a task":
+        await asyncio.gather(asyncio.create_task(escapes(row, sampling, model, "exit")))
+    if how == "cancel":
+        raise asyncio.CancelledError
+    if how == "interrupt":
+        raise KeyboardInterrupt
+    if how == "discard":
+        model.discard()
+    if how == "discard a second time":
+        model.discard(answer)
+        model.discard(answer)
+    return {"nan": float("nan"), "list": [], "surrogate": "1\\ud800", "object": {"score": 1}}.get(how)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "failure"),
+    [
+        ("exit", "SystemExit: "),
+        ("exit in a task", "SystemExit: "),
+        ("cancel", "CancelledError: "),
+        ("interrupt", "KeyboardInterrupt: "),
+        ("nan", "wrong_result: the agent 'solver' returned a float: reward is nan"),
+        ("list", "wrong_result: the agent 'solver' returned a list: "),
+        ("object", "wrong_result: the agent 'solver' returned a dict: "),
+        ("discard", "discarded: the agent discarded all its 1 calls"),
+        ("discard a second time", "ValueError: "),
+        ("surrogate", ""),
+    ],
+)
+def test_whatever_a_function_does_fails_its_own_trajectory_only(tmp_path: Path, how: str, failure: str) -> None:
+    (tmp_path / "escapes.py").write_text(ESCAPES)
+
+    async def waits(row: Any, sampling: Any, model: Any, how: str) -> None:
+        await model.generate(row.token_ids)
+        await asyncio.sleep(1.0)
+        await model.generate(row.token_ids)
+
+    function = {"type": "function", "path": str(tmp_path / "escapes.py"), "function": "escapes", "args": {"how": how}}
+    config = config_of({**function, "on_failure": "drop_response"})
+    (chosen,) = config.rollout.agents
+    with looping(config) as loop:
+        beside = Function(chosen, waits, Renderer(chat(), None, agent="beside"))  # type: ignore[arg-type]
+        loop._agents = {**loop._agents, "beside": beside}
+        row = prompt()
+        rows = {1: replace(row, extra={"agent": "beside"}), 2: row, 3: replace(row, extra={"agent": "beside"})}
+        sampling = Sampling(50, stop_token_ids=(tokenizer().eos_token_id,))
+        loop.submit({ticket: Request(row.token_ids, sampling, 1, seed=9, row=row) for ticket, row in rows.items()}, {})
+        found: dict[int, Response] = {}
+        while len(found) < 3:
+            progress = loop.collect(LONG)
+            assert progress, "the loop has ended"
+            found |= {each.ticket: each.response for each in progress.finished}
+            loop.submit({}, {each.number: generated(f"{each.trajectory[0]}<end>") for each in progress.calls})
+    assert found[2].failure.startswith(failure), found[2].failure
+    if not failure:
+        assert found[2].text == "1?"
+    for ticket in (1, 3):
+        assert not found[ticket].failure
+        assert tuple(found[ticket].token_ids) == ids(f"{ticket}<end>") * 2
 
 
 BOTH = """

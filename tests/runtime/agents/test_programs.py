@@ -116,6 +116,24 @@ def foreign(row, file):
     OpenAI().chat.completions.create(model="any", messages=list(row["messages"]))
     return ",".join(seen)
 
+def retries(row, keep):
+    client, ids = OpenAI(max_retries=0), []
+    for number in range(3):
+        answer = client.chat.completions.create(model="any", messages=list(row["messages"]), n=2 if number == 2 else 1)
+        ids.append(answer.id)
+    seen = []
+    for body in ({"id": ids[0]}, {"id": ids[0]}, {"id": ids[2], "choices": [keep]}, {"id": "x"}, {"id": ids[1], "choices": [3]}):
+        try:
+            client.post("/discard", body=body, cast_to=object)
+            seen.append("200")
+        except APIStatusError as error:
+            seen.append(f"{error.status_code}")
+    if keep is None:
+        client.post("/discard", body={"id": ids[1]}, cast_to=object)
+        client.post("/discard", body={"id": ids[2]}, cast_to=object)
+    else:
+        open(row["extra"]["seen"], "w").write(" ".join(seen))
+
 def dispatch(row, base_url, api_key):
     chosen = row["extra"]
     given = {"base_url": base_url, "api_key": api_key} if chosen["run"] == "streams" else {}
@@ -202,9 +220,9 @@ def ran(loops: Callable[..., AgentLoop]) -> Run:
     """Runs a function of the file as a program."""
 
     def made(
-        function: str, answers: Answers, *, max_tokens: int = 300, args: Any = None, **options: Any
+        function: str, answers: Answers, *, max_tokens: int = 300, args: Any = None, extra: Any = None, **options: Any
     ) -> tuple[Response, list[Request]]:
-        row = replace(prompt(), extra={"run": function, "args": args or {}})
+        row = replace(prompt(), extra={"run": function, "args": args or {}, **(extra or {})})
         return run(loops(**options), answers, request_of(max_tokens, row))
 
     return made
@@ -237,6 +255,18 @@ def test_a_program_for_the_openai_client_is_trained_on_the_tokens_that_were_gene
     }
     assert response.counts["calls"] == 1
     assert response.counts["overridden_sampling"] == 2
+
+
+def test_calls_that_a_program_discards_are_not_trained_on(ran: Run, tmp_path: Path) -> None:
+    said = ["1<end>", "2<end>", "3<end>", "4<end>"]
+    response, asked = ran("retries", saying(*said), args={"keep": 1}, extra={"seen": str(tmp_path / "seen")})
+    assert len(asked) == 4
+    assert (tmp_path / "seen").read_text() == "200 200 200 404 400"
+    assert [tuple(response.token_ids)] == [(*ids("2<end>"), *ids("3<end>"))]
+    assert response.text == "3", "what was discarded is not scored"
+    assert response.counts["discarded_calls"] == 2
+    response, _ = ran("retries", saying(*said), args={"keep": None}, on_failure="drop_response")
+    assert response.failure.startswith("discarded: the agent discarded all its 4 calls")
 
 
 def test_a_call_that_cannot_be_read_is_text_for_the_program(ran: Run) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from rlctl.config import config_from
-from rlctl.runtime.agents.record import Recorder
+from rlctl.runtime.agents.record import NothingKept, Recorder
 from rlctl.runtime.buffers.record import group_of, plain_of
 from rlctl.runtime.experience.samples import RolloutGroup, samples_of
 from rlctl.runtime.experience.shaping import Shaping
@@ -51,6 +51,35 @@ def test_an_agent_that_appends_has_one_row() -> None:
     assert sample.columns["rollout_log_probs"].tolist() == [0, 0, -3, -4, 0, -5]
     assert tuple(response.token_ids) == (3, 4, 5)
     assert response.counts == {"turns": 2, "inserted_tokens": 1}
+
+
+def test_a_discarded_call_is_not_trained_on() -> None:
+    recorder, calls = Recorder(), (*APPENDING, ((1, 7), said(8)), ((1, 2, 3, 4, 9, 5, 6), said(7)))
+    for prompt, response in calls:
+        recorder.add(prompt, response)
+    for place in (0, 2):  # the start of a row, and all of another
+        recorder.discard(calls[place][1])
+    response = recorder.trajectory(text="t", finish_reason="stop")
+    (sample,) = samples(response)
+    assert sample.token_ids.tolist() == [1, 2, 3, 4, 9, 5, 6, 7]
+    assert sample.mask.tolist() == [False, False, False, False, False, True, False, True]
+    assert sample.columns["rollout_log_probs"].tolist() == [0, 0, 0, 0, 0, -5, 0, -7]
+    assert response.counts["discarded_calls"] == 2
+    recorder.check_kept()
+    for place in (1, 3):
+        recorder.discard(calls[place][1])
+    with pytest.raises(NothingKept, match="all its 4 calls"):
+        recorder.check_kept()
+
+
+def test_a_discarded_start_leaves_room_for_the_one_sequence() -> None:
+    recorder, first = Recorder("trajectory"), said(3, 4)
+    recorder.add((1, 2), first)
+    recorder.discard(first)
+    recorder.add((1, 2), said(5))
+    recorder.check_kept()
+    (sample,) = samples(recorder.trajectory(text="t", finish_reason="stop"))
+    assert sample.token_ids.tolist() == [1, 2, 5]
 
 
 def test_an_agent_that_rewrites_its_context_has_a_row_for_each() -> None:

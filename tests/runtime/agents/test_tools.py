@@ -71,6 +71,44 @@ def graded(expression: str):
     """
     return "graded", float(expression), {"calls": 1}
 
+def escapes(expression: str):
+    """End more than itself.
+
+    Args:
+        expression: How.
+    """
+    import asyncio, sys
+    if expression == "exit":
+        sys.exit(3)
+    if expression == "interrupt":
+        raise KeyboardInterrupt
+    if expression == "cancel":
+        raise asyncio.CancelledError
+    if expression == "stop":
+        raise StopIteration
+    if expression == "late":
+        raise TimeoutError("its own")
+    if expression == "surrogate":
+        return "1\\ud800"
+    if expression == "marker":
+        return "MARK0MARK"
+
+async def escapes_too(expression: str):
+    """End more than itself.
+
+    Args:
+        expression: How.
+    """
+    return escapes(expression)
+
+def awaited(expression: str):
+    """Return a coroutine.
+
+    Args:
+        expression: How.
+    """
+    return escapes_too(expression)
+
 def undocumented(expression):
     return expression
 
@@ -143,6 +181,39 @@ def test_a_call_is_answered_and_the_answer_read() -> None:
     assert asked[1].token_ids[: len(asked[0].token_ids)] == asked[0].token_ids
     assert asked[0].seed == 9
     assert asked[1].seed != 9
+
+
+@pytest.mark.parametrize("name", ["escapes", "escapes_too", "awaited"])
+def test_what_a_trusted_tool_raises_ends_nothing_else(tools: Any, name: str) -> None:
+    hows = ("exit", "interrupt", "cancel", "stop", "late", "surrogate", "marker")
+    config = config_of(solver(tools=tools(name), max_parallel_calls=9))
+    made = "".join(call(how, name) for how in hows)
+    response, _ = trajectory(config, saying(f"{made}<end>", "1<end>"), max_tokens=4000)
+    *failed, surrogate, marker = answers_of(response)
+    assert failed[0] == "Error: SystemExit: 3"
+    assert failed[1] == "Error: KeyboardInterrupt: "
+    assert failed[2] == "Error: CancelledError: "
+    assert failed[3] in ("Error: StopIteration: ", "Error: RuntimeError: coroutine raised StopIteration")
+    assert failed[4] == "Error: TimeoutError: its own"
+    assert (surrogate, marker) == ("1?", "MARK0MARK")
+    assert response.text == "1"
+    assert response.counts["tool_errors"] == 5
+
+
+def test_an_answer_that_has_no_room_is_shown_all_the_same(tools: Any) -> None:
+    response, _ = trajectory(
+        config_of(solver(tools=tools("broken"))), saying(f"{call('1', 'broken')}<end>"), max_tokens=20
+    )
+    assert response.finish_reason == "length"
+    assert answers_of(response) == ["Error: ValueError: no 1"]
+
+
+def test_a_prompt_that_fills_the_context_fails_its_trajectory(tools: Any) -> None:
+    row = prompt()
+    config = config_of(solver(tools=tools("broken"), on_failure="drop_response"))
+    response, asked = trajectory(config, saying(), row, context=len(row.token_ids))
+    assert not asked
+    assert response.failure.startswith("no_call: the prompt leaves no room for a token")
 
 
 def test_a_turn_cut_by_its_limit_gets_the_end_that_the_model_did_not_generate() -> None:
