@@ -63,6 +63,11 @@ class Secret:
     """Marks a field whose literal value must never be shown, logged or stored."""
 
 
+@record
+class Local:
+    """Marks a path on this machine, in which a leading ``~`` or ``$HOME`` is the user's folder; see ``reveal.py``."""
+
+
 MAX_DEVICES = 100_000
 """Devices of a run, at most: several times the largest known cluster. What counts devices must end in finite time."""
 

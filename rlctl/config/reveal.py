@@ -1,6 +1,6 @@
-"""The secrets of the environment in a config, for the processes of a run only.
+"""The secrets and the home folder of the environment in a config, for the processes of a run only.
 
-Everywhere else a value that the environment holds as a secret is its expression, ``${oc.env:NAME}``.
+Everywhere else a value that the environment holds as a secret is its expression, ``${oc.env:NAME}``, and paths are as written.
 """
 
 from __future__ import annotations
@@ -8,10 +8,13 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from functools import cache
+from typing import Any, get_type_hints
 
 from rlctl.common.errors import ConfigError
+from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import said
+from rlctl.config.fields import Local
 from rlctl.config.root import Config
 
 _VARIABLE = re.compile(r"\$\{oc\.env:([A-Za-z_]\w*)\}", re.ASCII)
@@ -20,7 +23,8 @@ _KEPT = ("extensions",)
 
 
 def revealed(config: Config) -> Config:
-    """The config with the secrets of this process's environment in it. It must not be shown, logged or written.
+    """The config with the secrets of this process's environment in it, and its home folder. It must not be shown, logged or
+    written.
 
     Raises:
         ConfigError: a variable that it names is not set.
@@ -39,8 +43,28 @@ def _revealed(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(_revealed(item) for item in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{field.name: _revealed(getattr(value, field.name)) for field in fields(value)})
+        local = _local(type(value))
+        found = {field.name: _revealed(getattr(value, field.name)) for field in fields(value)}
+        return replace(value, **{name: at_home(item) if name in local else item for name, item in found.items()})
     return value
+
+
+@cache
+def _local(section: type) -> frozenset[str]:
+    """The fields of a section that are paths on this machine."""
+    hints = get_type_hints(section, include_extras=True)
+    return frozenset(
+        name
+        for name, hint in hints.items()
+        if any(isinstance(each, Local) for each in getattr(hint, "__metadata__", ()))
+    )
+
+
+def at_home(path: Any) -> Any:
+    """A path in which a leading ``~`` or ``$HOME`` is the user's folder."""
+    if not isinstance(path, str) or not path.startswith(("~", "$HOME/")):
+        return path
+    return str(expanded(f"~{path.removeprefix('$HOME')}" if path.startswith("$") else path))
 
 
 def _value_of(match: re.Match[str]) -> str:

@@ -15,13 +15,14 @@ from rlctl.common.secrets import redacted
 from rlctl.common.whole_files import write_whole
 from rlctl.config import Config, Loaded, live_expressions, load, put_at, to_file
 from rlctl.config.inspect import marked_secrets, secrets
+from rlctl.config.reveal import at_home
 from rlctl.documents import read_text, read_yaml, write_yaml
 from rlctl.planning.plan import Plan
 
 
 def folder_of(config: Config) -> Path:
     """The run folder that a config names."""
-    return Path(config.run.folder) / config.run.name
+    return Path(at_home(config.run.folder)) / config.run.name
 
 
 def make_folder(folder: Path) -> None:

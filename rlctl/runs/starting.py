@@ -360,7 +360,7 @@ def _notify(command: str | None, folder: Path, status: str, cause: str) -> None:
 
 def _renamed(loaded: Loaded) -> Loaded:
     run = loaded.config.run
-    taken = {path.name for path in Path(run.folder).glob("*")}
+    taken = {path.name for path in folder_of(loaded.config).parent.glob("*")}
     if run.name not in taken:
         return loaded
     number = 2

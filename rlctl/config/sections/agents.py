@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from rlctl.config.fields import Choice, Count, Fraction, Range, Seconds, Tokens, Unit, section
+from rlctl.config.fields import Choice, Count, Fraction, Local, Range, Seconds, Tokens, Unit, section
 
 SINGLE_TURN = "single_turn"
 """The name under which data and ``rollout.default_agent`` mean one generation per response, without an agent."""
@@ -184,7 +184,7 @@ class CommandProgram(Program, type="command"):
     environment variables."""
     env_vars: dict[str, str] = {}
     """Environment variables of the command. They override those of the agent worker."""
-    folder: str | None = None
+    folder: Annotated[str | None, Local()] = None
     """Folder in which the command is started. null = the folder from which the run was started."""
 
 

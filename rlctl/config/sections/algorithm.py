@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from rlctl.config.fields import Choice, Count, Fraction, NonNegative, Positive, Range, Tokens, Unit, section
+from rlctl.config.fields import Choice, Count, Fraction, Local, NonNegative, Positive, Range, Tokens, Unit, section
 
 Scope = Literal["batch", "group", "running"]
 KlEstimator = Literal["k1", "abs", "k2", "k3", "k3_unclamped", "k3_corrected", "full", "k1+", "abs+", "k2+", "k3+"]
@@ -622,7 +622,7 @@ class MixObjective(Objective, type="mix"):
 class Distillation:
     """Learn from a teacher's log-probs on the policy's own responses."""
 
-    teacher: str = ""
+    teacher: Annotated[str, Local()] = ""
     """Model path of the teacher."""
     loss: str = "reverse_kl"
     """Divergence that is minimized."""

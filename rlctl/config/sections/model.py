@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from rlctl.config.fields import Count, Fraction, Positive, Tokens, section
+from rlctl.config.fields import Count, Fraction, Local, Positive, Tokens, section
 
 
 @section
@@ -21,7 +21,7 @@ class Lora:
     """Modules that get adapters, by name or suffix. ``all-linear`` = every linear layer except the head."""
     exclude_modules: tuple[str, ...] = ()
     """Matching modules that get no adapter."""
-    adapter_path: str | None = None
+    adapter_path: Annotated[str | None, Local()] = None
     """Adapter to start from. null = a new adapter."""
     name: str | None = None
     """Name of the adapter in exported files and in the rollout engine."""
@@ -48,9 +48,9 @@ class RopeScaling:
 class Model:
     """Weights, tokenizer and architecture of the policy."""
 
-    path: str = ""
+    path: Annotated[str, Local()] = ""
     """Folder or hub name of the initial weights. Required."""
-    tokenizer: str | None = None
+    tokenizer: Annotated[str | None, Local()] = None
     """Folder or hub name of the tokenizer. null = the model's."""
     attention: Literal["auto", "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"] = "auto"
     """Attention implementation of the training engine. auto and flash_attention_2 take packed sequences: with PyTorch's flash

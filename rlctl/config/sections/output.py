@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from rlctl.config.fields import Choice, Count, Interval, Range, Seconds, Secret, Unit, section
+from rlctl.config.fields import Choice, Count, Interval, Local, Range, Seconds, Secret, Unit, section
 
 Content = Literal["model", "optimizer", "extra", "hf_model"]
 
@@ -34,7 +34,7 @@ class Checkpoint:
     one."""
     export: Literal["never", "last", "always"] = "last"
     """When weights are also exported in Hugging Face format."""
-    folder: str | None = None
+    folder: Annotated[str | None, Local()] = None
     """Folder of checkpoints. null = inside the run folder."""
     remote: str | None = None
     """fsspec URL that receives a copy of each checkpoint, in the background with ``asynchronous``. A failed copy

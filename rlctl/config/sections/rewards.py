@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from rlctl.config.fields import Choice, Count, NonNegative, ParallelSize, Range, Seconds, Secret, Unit, section
+from rlctl.config.fields import Choice, Count, Local, NonNegative, ParallelSize, Range, Seconds, Secret, Unit, section
 
 
 @section
@@ -77,9 +77,9 @@ class FunctionReward(Reward, type="function"):
 class ModelReward(Reward, type="model"):
     """A sequence classifier scores prompt and response."""
 
-    path: str
+    path: Annotated[str, Local()]
     """Folder or hub name of the reward model."""
-    tokenizer: str | None = None
+    tokenizer: Annotated[str | None, Local()] = None
     """Tokenizer of the reward model. null = the model's."""
     chat_template: str | None = None
     """Chat template of the reward model. null = the tokenizer's."""
@@ -102,7 +102,7 @@ class JudgeReward(Reward, type="judge"):
     ``model``."""
     base_url: str | None = None
     """Address of the endpoint. null = start engines for ``model`` on the devices of the role ``judge``."""
-    model: str = ""
+    model: Annotated[str, Local()] = ""
     """Name or path of the judge."""
     api_key: Annotated[str | None, Secret()] = None
     """API key of the endpoint. Write ``${oc.env:NAME}``."""

@@ -10,6 +10,7 @@ from rlctl.config.fields import (
     Devices,
     Fraction,
     GiB,
+    Local,
     ParallelSize,
     Positive,
     Range,
@@ -177,7 +178,7 @@ class RolloutTimeouts:
 class AuxiliaryModel:
     """Another model that judges and agents call by name: on engines of the run, or at an endpoint."""
 
-    path: str
+    path: Annotated[str, Local()]
     """Folder or hub name; with ``base_url``, the name under which the endpoint serves it."""
     name: str | None = None
     """Name by which judges and agents call it. null = ``path``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from rlctl.config.fields import Range, Seconds, Steps, Unit, section
+from rlctl.config.fields import Local, Range, Seconds, Steps, Unit, section
 
 
 @section
@@ -31,7 +31,7 @@ class Run:
     """Base of all random streams that have no other seed."""
     deterministic: bool = False
     """Use only kernels with reproducible results. Slower on GPU; CPU runs are always deterministic."""
-    folder: str = "runs"
+    folder: Annotated[str, Local()] = "runs"
     """Folder that holds run folders."""
     mode: Literal["full", "rollout_only", "train_only", "evaluate_only"] = "full"
     """full: the whole loop. rollout_only: fill a buffer. train_only: read one. evaluate_only: evaluate."""

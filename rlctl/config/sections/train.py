@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from rlctl.config.fields import Choice, Count, Fraction, NonNegative, ParallelSize, Positive, Range, Unit, section
+from rlctl.config.fields import (
+    Choice,
+    Count,
+    Fraction,
+    Local,
+    NonNegative,
+    ParallelSize,
+    Positive,
+    Range,
+    Unit,
+    section,
+)
 from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.config.sections.model import Model
 
@@ -87,7 +98,7 @@ class Megatron(TrainEngine, type="megatron"):
     """Shard the optimizer state over replicas."""
     distributed_checkpointing: bool = True
     """Save in Megatron's distributed format, which can be resharded."""
-    checkpoint_path: str | None = None
+    checkpoint_path: Annotated[str | None, Local()] = None
     """Megatron checkpoint to start from instead of Hugging Face weights."""
     overlap_gradient_reduce: bool = False
     """Reduce gradients during the backward pass."""

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rlctl.common.errors import RunError
+from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import said
 from rlctl.common.secrets import without_secrets
 from rlctl.config.sections.agents import CommandProgram, FunctionProgram, ProgramAgent, UrlProgram
@@ -445,8 +446,9 @@ def make_program(agent: ProgramAgent, chat: Chat) -> Program:
 
 def _launcher(program: Any, where: str) -> Launcher:
     if isinstance(program, CommandProgram):
-        check_command(program.command, program.folder, where)
-        return Command(program.command, program.env_vars, program.folder, where=where)
+        folder = None if program.folder is None else str(expanded(program.folder))
+        check_command(program.command, folder, where)
+        return Command(program.command, program.env_vars, folder, where=where)
     if isinstance(program, UrlProgram):
         return Url(program.url, where=where)
     assert isinstance(program, FunctionProgram), f"programs of type {program.choice} are refused before"
@@ -482,7 +484,7 @@ def check_command(command: Sequence[str], folder: str | None, where: str) -> Non
         raise RunError(
             said("{where} has no command", where=where), hint="set program.command to the command and its arguments"
         )
-    if folder is not None and not Path(folder).expanduser().is_dir():
+    if folder is not None and not Path(folder).is_dir():
         raise RunError(
             said("{where}: there is no folder {folder}", where=where, folder=folder),
             hint="set program.folder to an existing folder",

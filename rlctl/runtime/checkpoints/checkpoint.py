@@ -31,6 +31,7 @@ from rlctl.common.messages.reasons import said
 from rlctl.common.regular_files import read_json
 from rlctl.common.whole_files import replacing
 from rlctl.config import Config, Stage
+from rlctl.config.reveal import at_home
 from rlctl.runtime.checkpoints.checksums import damage, write_checksums
 from rlctl.runtime.processes.calls import WorkerFailed, WorkerLost
 
@@ -59,7 +60,11 @@ class Saved:
 def place_of(stage: Stage, folder: Path) -> Path:
     """Where the checkpoints of a stage are: in the run folder, or under ``checkpoint.folder`` by run and stage."""
     chosen = stage.config.checkpoint.folder
-    return folder / "checkpoints" / stage.name if chosen is None else Path(chosen).resolve() / folder.name / stage.name
+    return (
+        folder / "checkpoints" / stage.name
+        if chosen is None
+        else Path(at_home(chosen)).resolve() / folder.name / stage.name
+    )
 
 
 def check_contents(config: Config) -> None:

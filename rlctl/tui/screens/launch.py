@@ -22,6 +22,7 @@ from rlctl import runs
 from rlctl.cluster.address import address_of
 from rlctl.common.errors import RlctlError
 from rlctl.common.report import Finding
+from rlctl.config.reveal import at_home
 from rlctl.editing.planning import Before, Planned, before, file_to_launch, launch_words, obstacles, planned
 from rlctl.editing.session import Session
 from rlctl.monitor.logs import readable
@@ -189,7 +190,7 @@ class LaunchScreen(Dialog[None]):
         except RlctlError as error:
             self.notify(error.shown, title=say("not started"), severity="error", markup=False)
             return
-        folder = Path(self.session.config.run.folder)
+        folder = Path(at_home(self.session.config.run.folder))
         app = navigation(self.app)
         app.launched.append(launched)
         self.app.switch_screen(StartingScreen(launched, None if is_job else folder))
