@@ -12,6 +12,7 @@ from typing import Any
 
 from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import said
+from rlctl.config.sections.model import Model
 from rlctl.planning.models.build import built_shape, can_build
 from rlctl.planning.models.families import FAMILIES, shape_of
 from rlctl.planning.models.shape import ModelShape
@@ -32,6 +33,16 @@ def read_shape(path: str) -> ModelShape | None:
     if data.get("model_type") in FAMILIES:
         return shape_of(data)
     return built_shape(str(expanded(path)), (expanded(path) / "config.json").stat().st_mtime)
+
+
+def context_limit(model: Model) -> int | None:
+    """The tokens that fit into a model; None if that is not known, or its positions are scaled, as engines do differently."""
+    if model.max_context_tokens is not None:
+        return model.max_context_tokens
+    data, shape = _config(model.path) or {}, read_shape(model.path)
+    kinds = [model.rope.scaling, data.get("rope_scaling"), data.get("rope_parameters")]
+    scaled = any(kind and kind.get("rope_type", kind.get("type", "default")) != "default" for kind in kinds)
+    return None if shape is None or scaled else shape.max_positions
 
 
 def why_unknown(path: str) -> str:

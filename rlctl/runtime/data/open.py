@@ -66,6 +66,9 @@ class DataSpec:
     """Which of ``data.eval`` have answers that the loss is measured on."""
     experts: ExpertSpec | None
     """Of mix."""
+    context_tokens: int | None
+    """Of a prompt with its response; None if it is not known, or agents keep to it."""
+    max_response_tokens: int
 
     def sources(self, name: str) -> list[tuple[str, DataSource]]:
         """The sources of ``train`` or ``eval``, by their places in the config."""
@@ -95,6 +98,7 @@ def open_prompt_stream(spec: DataSpec, tokenizer: Any) -> tuple[PromptStream, li
         RunError: a source cannot be read, or not one step's prompts fit; see ``PromptSet`` and ``Stream``.
     """
     sets = list(open_prompts(spec.section, make_chat(spec, tokenizer), spec.section.train, section="train"))
+    _check_room(spec, sets)
     stream = PromptStream(sets, **_drawing(spec, sets))
     return stream, [prompts.report for prompts in sets]
 
@@ -158,12 +162,44 @@ def open_evaluation(spec: DataSpec, tokenizer: Any) -> tuple[list[EvaluationSet]
     """
     chat, sources = make_chat(spec, tokenizer), spec.section.eval
     sets = list(open_prompts(spec.section, chat, sources, section="eval", without=spec.with_loss))
+    _check_room(spec, sets)
     answered = [source for index, source in enumerate(sources) if index not in spec.with_loss]
     opened = [
         EvaluationSet(prompts.report.name, _evaluation_order(spec, prompts), source)
         for prompts, source in zip(sets, answered, strict=True)
     ]
     return opened, [prompts.report for prompts in sets]
+
+
+def _check_room(spec: DataSpec, sets: Sequence[PromptSet]) -> None:
+    """Refuse prompts after which the longest response does not fit into the model.
+
+    Raises:
+        RunError: there is one.
+    """
+    for prompts in sets:
+        context, longest = spec.context_tokens, prompts.longest
+        response = int(prompts.source.sampling.get("max_response_tokens", spec.max_response_tokens))
+        if context is None or longest + response <= context:
+            continue
+        raise RunError(
+            said(
+                "the longest prompt of {name} has {longest} tokens; with rollout.max_response_tokens = {response} that is "
+                "{total}, but only {context} fit into the model",
+                name=prompts.report.path or prompts.report.name,
+                longest=longest,
+                response=response,
+                total=longest + response,
+                context=context,
+            ),
+            hint=said(
+                "set rollout.max_response_tokens to at most {most}"
+                if longest < context
+                else "set data.max_prompt_tokens to less than {context}, and data.overlong_prompts to drop",
+                most=context - longest,
+                context=context,
+            ),
+        )
 
 
 def _drawing(spec: DataSpec, sets: Sequence[PromptSet | SampleSet | PairSet]) -> dict[str, Any]:

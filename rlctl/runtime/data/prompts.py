@@ -83,7 +83,10 @@ class PromptSet(RowSet):
         measured = over_ranges(
             self._measure, dataset.num_rows, BATCH_ROWS, processes=workers, key="data.filter_workers"
         )
-        self._rows, self.report = self._settle(*np.concatenate(list(measured)).T)
+        lengths, images = np.concatenate(list(measured)).T
+        self._rows, self.report = self._settle(lengths, images)
+        self.longest = int(min(lengths[self._rows].max(initial=0), limits.tokens))
+        """Tokens of the longest prompt."""
 
     def _measure(self, start: int, stop: int) -> np.ndarray:
         """Lengths of the prompts of a range of rows, and how many images each has. int64 [stop - start, 2]."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rlctl.config import Config
 from rlctl.config.sections.data import QualityFilter
 from rlctl.planning import arithmetic
+from rlctl.planning.models import context_limit
 from rlctl.runtime.data.experts import NAMED, ExpertSpec
 from rlctl.runtime.data.open import DataSpec
 from rlctl.runtime.data.operators import OperatorSpec
@@ -13,10 +14,11 @@ from rlctl.runtime.data.operators import OperatorSpec
 def data_spec(config: Config) -> DataSpec:
     """Of what a stage reads."""
     data, objective = config.data, config.algorithm.objective.choice
+    agents = arithmetic.agents_of(config) if objective == "rl" else {}
     return DataSpec(
         section=data,
         model=config.model,
-        agents=arithmetic.agents_of(config) if objective == "rl" else {},
+        agents=agents,
         default_agent=config.rollout.default_agent,
         objective=objective,
         per_step=config.batch.prompts_per_step,
@@ -24,6 +26,8 @@ def data_spec(config: Config) -> DataSpec:
         max_sequence_tokens=data.max_sequence_tokens or data.max_prompt_tokens + config.rollout.max_response_tokens,
         with_loss=frozenset(i for i, source in enumerate(data.eval) if arithmetic.measures_loss(config, source)),
         experts=expert_spec(config),
+        context_tokens=None if agents else context_limit(config.model),
+        max_response_tokens=config.rollout.max_response_tokens,
     )
 
 

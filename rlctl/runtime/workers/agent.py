@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from rlctl.planning.models import context_limit
 from rlctl.runtime.agents.loop import AgentLoop, Progress
 from rlctl.runtime.agents.making import AgentSpec, make_agents
 from rlctl.runtime.auxiliary import NO_AUXILIARIES, Auxiliaries
@@ -33,7 +34,7 @@ class AgentWorker:
         self._loop = AgentLoop(
             make_agents(spec, chat, self._threads),
             spec.default_agent,
-            max_context_tokens=model.max_context_tokens,
+            max_context_tokens=context_limit(model),
             retries=spec.retries,
             models=models,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,35 @@ def test_sources_mix_and_have_indices_of_their_own(tmp_path: Path, tokenizer: An
     assert sorted(prompt.index for prompt in drawn) == list(range(10))
     assert {(p.source, p.answer) for p in drawn} == {("a", i) for i in range(6)} | {("b", i) for i in range(4)}
     assert [(report.name, report.rows) for report in reports] == [("a", 6), ("b", 4)]
+
+
+@pytest.mark.parametrize("opens", [open_prompt_stream, open_evaluation])
+def test_prompts_that_leave_a_response_no_room_are_refused_before_the_run(
+    tmp_path: Path, tokenizer: Any, opens: Any
+) -> None:
+    spec = opened_with(tmp_path, eval=[{"path": str(tmp_path / "a.jsonl")}])
+    longest = max(len(prompt.token_ids) for prompt in open_prompt_stream(spec, tokenizer)[0].next_batch())
+    opens(replace(spec, context_tokens=longest + 9, max_response_tokens=9), tokenizer)
+    with pytest.raises(RunError, match=f"has {longest} tokens; .* = 10 that is {longest + 10}, but only") as refused:
+        opens(replace(spec, context_tokens=longest + 9, max_response_tokens=10), tokenizer)
+    assert refused.value.hint == "set rollout.max_response_tokens to at most 9"
+
+
+def test_the_context_is_that_of_the_config_or_of_the_model(tmp_path: Path) -> None:
+    def limit(**model: Any) -> int | None:
+        config = {"model": {"path": str(tmp_path), **model}, "rollout": {"max_response_tokens": 7}}
+        return data_spec(config_from(config)).context_tokens
+
+    shape = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+    known = {"model_type": "qwen2", "vocab_size": 64, "max_position_embeddings": 128, "num_key_value_heads": 2, **shape}
+    (tmp_path / "config.json").write_text(json.dumps(known))
+    assert limit() == 128
+    assert limit(max_context_tokens=64) == 64
+    assert limit(rope={"scaling": {"rope_type": "yarn", "factor": 4.0}}) is None
+    (tmp_path / "config.json").write_text(json.dumps({**known, "rope_parameters": {"rope_type": "default"}}))
+    assert limit() == 128
+    (tmp_path / "config.json").write_text(json.dumps({**known, "rope_scaling": {"type": "yarn", "factor": 4.0}}))
+    assert limit() is None
 
 
 def test_the_seed_is_the_datas_or_the_runs(tmp_path: Path, tokenizer: Any) -> None:
