@@ -135,7 +135,9 @@ def make_roles(given: StageContext, groups: Groups, *, renew: Callable[[int], No
         critic=ValueModel(groups["critic"], value_model_spec(config)) if "critic" in groups else None,
         reference=_reference(config, groups),
         rollout=_rollout(config, groups, drawing, stateless, given.device),
-        rewards=Rewards(groups["reward"], tokenizer, models, failed, stateless) if "reward" in groups else None,
+        rewards=Rewards(groups["reward"], tokenizer, models, failed, stateless, given.folder / "logs")
+        if "reward" in groups
+        else None,
     )
 
 

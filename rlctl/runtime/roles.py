@@ -32,6 +32,7 @@ from rlctl.runtime.experience.selection import measured_by
 from rlctl.runtime.judges import Modelled
 from rlctl.runtime.processes.group import Group, RetryPolicy, Waiting, first_of_all
 from rlctl.runtime.processes.sessions import Sessions
+from rlctl.runtime.rewards import late
 from rlctl.runtime.rewards.interface import Failure, Outcome
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.rollout.interface import Finished
@@ -424,6 +425,8 @@ class Rewards:
     """Gets what went wrong, for people."""
     again: RetryPolicy | None = None
     """How a worker that is lost is replaced."""
+    logs: Path | None = None
+    """Where workers note calls that take too long."""
 
     def score(self, prompts: Sequence[Prompt], answers: Sequence[Sequence[Response]]) -> list[list[Score]]:
         """The scores of each prompt's responses, in order."""
@@ -456,7 +459,8 @@ class Rewards:
         modelled = self.models.score(items) if self.models is not None else None
         places, handles = places_of(stored)
         call = (Records(items), modelled, places, *handles)
-        found: list[Score] = self.group.each(RewardWorker.score, [call], again=self.again)[0]
+        with late.told(self.logs, self.tell):
+            found: list[Score] = self.group.each(RewardWorker.score, [call], again=self.again)[0]
         failed = [score.error for score in found if score.error is not None]
         if failed:
             self.tell(

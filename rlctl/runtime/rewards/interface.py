@@ -66,6 +66,8 @@ class Failure:
     """The call was given up because another failed."""
     broken: bool = False
     """The reward itself is at fault, whatever the response: it ends the run."""
+    late: bool = field(default=False, compare=False)
+    """The call took longer than it may."""
 
 
 Score = Callable[[Call], Outcome]

@@ -26,7 +26,7 @@ import sys
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
@@ -57,6 +57,10 @@ LOG_BYTES = 8 << 20
 END_SECONDS = 10.0
 """For a reaper to end its child and what that started."""
 
+HANGS_AFTER = 3
+"""Prompts, or all of several that are scored together, on which a call takes longer than it may before any call is answered: then
+the scorer hangs, whatever it scores."""
+
 UNANSWERED = Failure("not scored because another call failed", unanswered=True)
 
 
@@ -80,10 +84,14 @@ class _Batch:
     """Calls not sent."""
     results: dict[int, Outcome | Failure] = field(default_factory=dict)
     failures: int = 0
+    late: set[int] = field(default_factory=set)
+    """Prompts of calls that took too long."""
 
     def settle(self, index: int, result: Outcome | Failure) -> None:
         self.results[index] = result
         self.failures += isinstance(result, Failure)
+        if isinstance(result, Failure) and result.late:
+            self.late.add(self.calls[index].group)
 
     def gives_up(self, after: int | None) -> bool:
         """Whether there are so many failures and nothing else, and of so many prompts: a row may be at fault for its own."""
@@ -101,12 +109,29 @@ class CallPool:
         processes: how many.
         timeout: seconds of one call.
         log: file that gets what they print; None takes stderr.
+        late: called at the first call of each ``map`` that takes too long, with how many calls are not scored yet, and how many
+            there are.
 
     Raises:
         RunError: the scorer cannot be loaded, or loading it takes longer than ``LOAD_SECONDS``.
     """
 
-    def __init__(self, scorer: Scorer, *, processes: int, timeout: float, log: Path | None = None) -> None:
+    def __init__(
+        self,
+        scorer: Scorer,
+        *,
+        processes: int,
+        timeout: float,
+        log: Path | None = None,
+        late: Callable[[int, int], None] = lambda left, count: None,
+    ) -> None:
+        self._late = late
+        self.hangs = False
+        """Whether it seems to hang on everything; ``HANGS_AFTER`` says when."""
+        self._answered = False
+        """Whether a call has ever come to anything else than its time limit."""
+        self._hung = 0
+        """Prompts on which calls took too long, as long as none has."""
         self._scorer = scorer
         self._processes = processes
         self._timeout = timeout
@@ -157,10 +182,24 @@ class CallPool:
                     break
                 self._fill()
                 self._send(batch, size)
+                late = len(batch.late)
                 self._step(batch)
+                if self._hangs_after(batch, late):
+                    break
         finally:
             self._abandon()
         return [batch.results.get(i, UNANSWERED) for i in range(len(calls))]
+
+    def _hangs_after(self, batch: _Batch, late: int) -> bool:
+        """Tell of the first call that takes too long; whether all calls so far did, of prompts that were ``late`` before."""
+        if batch.late and not late:
+            self._late(len(batch.calls) - len(batch.results), len(batch.calls))
+        self._answered |= any(not isinstance(each, Failure) or not each.late for each in batch.results.values())
+        self._hung += len(batch.late) - late
+        prompts = len({call.group for call in batch.calls})
+        enough = self._hung >= HANGS_AFTER or (prompts > 1 and len(batch.late) == prompts)
+        self.hangs = enough and not self._answered
+        return self.hangs
 
     def close(self) -> None:
         """Kill the children and what they started."""
@@ -198,7 +237,7 @@ class CallPool:
                     self._receive(child, batch)
                     continue
                 limit = LOAD_SECONDS if child.loading else self._timeout
-                self._lose(child, batch, said("took longer than {limit:g} s and was stopped", limit=limit))
+                self._lose(child, batch, said("took longer than {limit:g} s and was stopped", limit=limit), late=True)
 
     def _receive(self, child: _Child, batch: _Batch) -> None:
         try:
@@ -214,7 +253,7 @@ class CallPool:
         batch.settle(child.pending.popleft(), message)
         child.deadline = time.monotonic() + self._timeout
 
-    def _lose(self, child: _Child, batch: _Batch, reason: str) -> None:
+    def _lose(self, child: _Child, batch: _Batch, reason: str, *, late: bool = False) -> None:
         """Kill a child; what it worked on fails, the calls behind it wait again. ``_fill`` starts another child."""
         self._children.remove(child)
         _kill(child)
@@ -224,7 +263,7 @@ class CallPool:
                 hint=self._hint(),
             )
         for _ in range(len(child.pending) if self._together else 1):
-            batch.settle(child.pending.popleft(), Failure(said("the call {reason}", reason=reason)))
+            batch.settle(child.pending.popleft(), Failure(said("the call {reason}", reason=reason), late=late))
         batch.waiting.extendleft(reversed(child.pending))
 
     def _hint(self) -> str:

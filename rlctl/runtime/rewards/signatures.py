@@ -81,7 +81,7 @@ class _Form:
                 return self.read(await self._start(call))
         except Exception as error:  # noqa: BLE001 - a user's code may raise anything
             return (
-                Failure(said("the call took longer than {seconds:g} s", seconds=seconds))
+                Failure(said("the call took longer than {seconds:g} s", seconds=seconds), late=True)
                 if limit.expired()
                 else failure_of(error)
             )

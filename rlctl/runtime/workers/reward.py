@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,6 +16,7 @@ from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelRewa
 from rlctl.planning import arithmetic
 from rlctl.runtime.auxiliary import NO_AUXILIARIES, Auxiliaries, chosen
 from rlctl.runtime.processes.stored import Arrays
+from rlctl.runtime.rewards import late
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.rewards.judge import Judge
 from rlctl.runtime.rewards.local_programs import LocalPrograms
@@ -160,7 +162,8 @@ class RewardWorker:
                     reward = self._rewards[i]
                     log = log_folder / f"reward-{_file_name(reward.name)}.log" if log_folder else None
                     timeout = scorer.call_seconds if isinstance(scorer, LocalPrograms) else reward.timeout
-                    self._pools[i] = CallPool(scorer, processes=reward.workers, timeout=timeout, log=log)
+                    told = partial(late.note, log_folder, reward.name, timeout)
+                    self._pools[i] = CallPool(scorer, processes=reward.workers, timeout=timeout, log=log, late=told)
         except BaseException:
             self.close()
             raise
@@ -220,7 +223,9 @@ class RewardWorker:
         )
 
     def _fails_always(self, i: int, items: Sequence[RewardItem], found: Sequence[Outcome | Failure]) -> bool:
-        """Whether a reward is broken; ``BROKEN_AFTER`` says when."""
+        """Whether a reward is broken; ``BROKEN_AFTER`` says when, and ``HANGS_AFTER`` of one that hangs."""
+        if i in self._pools and self._pools[i].hangs:
+            return True
         if not all(isinstance(each, Failure) for each in found):
             self._failing[i] = set()
             return False
@@ -347,6 +352,8 @@ def _stop_at_failure(
         return
     item, failure = broken or next((f for f in failures if not f[1].unanswered), failures[0])
     hint = "fix the reward: it fails on every response"
+    if failure.late:
+        hint = "fix the reward, which hangs or is slow, or raise its timeout (rewards[].timeout)"
     if not (everything or broken):
         hint = said("fix the reward, or set the on_error of {name!r} to zero to score 0 and continue", name=reward.name)
     raise RunError(

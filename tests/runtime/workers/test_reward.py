@@ -11,6 +11,7 @@ import pytest
 
 from rlctl.common.errors import RunError
 from rlctl.config.sections.rewards import ExternalReward, FunctionReward, Reward, RuleReward
+from rlctl.runtime.rewards import late
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.types import Prompt
 from rlctl.runtime.workers.reward import RewardItem, RewardWorker
@@ -130,12 +131,46 @@ def test_math_runs_where_its_signals_work() -> None:
 def test_a_reward_that_fails_on_everything_ends_the_run_soon(tmp_path: Path) -> None:
     mine = function(tmp_path, "while True: pass", name="mine", timeout=0.2)
     start = time.monotonic()
-    with pytest.raises(RunError, match=r"(?s)the reward 'mine' failed .*it fails on every response"):
+    with pytest.raises(RunError, match=r"(?s)the reward 'mine' failed .*hangs or is slow, or raise its timeout"):
         score(
             [mine],
             *(replace(item(str(i)), prompt=Prompt(i // 50, "s", (1,), "", 4, {}), group=i // 50) for i in range(100)),
         )
     assert time.monotonic() - start < 30
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["of a step", "prompt by prompt"])
+def test_a_reward_that_hangs_from_the_first_call_is_told_and_ends_the_run_after_three(
+    tmp_path: Path, together: bool
+) -> None:
+    mine = function(tmp_path, "while True: pass", name="mine", timeout=1.0, workers=1)
+    items = [replace(item(str(i)), prompt=Prompt(i, "s", (1,), "", 4, {}), group=i) for i in range(200)]
+    seen: list[str] = []
+    batches = [items] if together else [[each] for each in items[:3]]
+    with RewardWorker([mine], log_folder=tmp_path) as worker, late.told(tmp_path, seen.append):
+        for batch in batches[:-1]:
+            worker.score(batch)
+        with pytest.raises(RunError, match="took longer than 1 s") as stopped:
+            worker.score(batches[-1])
+    assert "raise its timeout" in stopped.value.hint
+    first = "a call of the reward 'mine' took longer than 1 s; {} responses are not scored yet"
+    assert seen == ([first.format("199 of 200")] if together else [first.format("0 of 1")] * 3)
+
+
+def test_a_reward_that_hangs_later_is_told_of_at_the_first_call_and_ends_no_run(tmp_path: Path) -> None:
+    mine = function(tmp_path, "while solution_str == 'hang': pass\n    return 1", name="mine", timeout=0.5, workers=1)
+    seen: list[tuple[float, str]] = []
+    with (
+        RewardWorker([mine], log_folder=tmp_path) as worker,
+        late.told(tmp_path, lambda message: seen.append((time.monotonic(), message))),
+    ):
+        assert [each.total for each in worker.score([item("go")])] == [1.0]
+        found = worker.score([replace(item("hang"), group=i) for i in range(7)])
+        ended = time.monotonic()
+    assert [each.total for each in found] == [0.0] * 7
+    (only,) = seen
+    assert only[1].endswith("6 of 7 responses are not scored yet")
+    assert only[0] < ended - 1, "while the others are scored"
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["of a step", "group by group"])
