@@ -1,7 +1,7 @@
 """Whether the Ray that a run is on is still there: without its head or its node process the run ends at once, and says so.
 
     gcs_server   the head, which knows the actors and the devices
-    raylet       the node, which starts the workers and holds shared memory
+    raylet       the node, which starts the workers and holds shared memory; it ends itself if one of its agents ends
 
 Ray itself notices the end of its head after a minute, and then ends this process without a word; of a node process that ended
 it says that a connection is closed. Of a Ray that the run started both are children of this process, which sees at once that one
@@ -11,6 +11,7 @@ ended, and of what. The head of another cluster is asked now and then: it may co
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -35,6 +36,8 @@ HEAD_AWAY_SECONDS = 40.0
 LEAVING_SECONDS = 8.0
 """Within which the program has left the work. A call to a Ray without a head may wait for ever, and nothing else ends it."""
 LAST_BYTES = 1 << 16
+_AGENT = re.compile(rb"Ray agent failed, agent_name = (\w+)")
+"""How the node process says in its log that it ends because an agent has; it takes seconds to, in which workers are lost."""
 
 
 class Health(Protocol):
@@ -73,12 +76,26 @@ class OwnRay:
         """``processes`` are by Ray's names; ``logs`` is the folder of Ray's logs."""
         self._processes, self._logs = processes, logs
         self._killed = killed_for_memory()
+        self._read, self._end = 0, b""
+        """Of the node process's log: bytes that were read, and the last ones."""
 
     def look(self) -> RayLost | None:
+        if agent := self._agent_that_ended():
+            return agent_ended(agent, self._logs, killed_for_memory() - self._killed)
         for name, process in self._processes.items():
             if name in NEEDED and process.poll() is not None:
                 return ended(name, process, self._logs, killed_for_memory() - self._killed)
         return None
+
+    def _agent_that_ended(self) -> str:
+        """The agent because of which the node process ends, by Ray's name; empty if it does not."""
+        with suppress(OSError), (self._logs / "raylet.out").open("rb") as file:
+            file.seek(self._read)
+            new = file.read()
+            self._read, self._end = self._read + len(new), (self._end + new)[-LAST_BYTES:]
+            found = _AGENT.search(self._end)
+            return found[1].decode() if found else ""
+        return ""
 
     def end_rest(self) -> None:
         """Without a head some would wait a minute for it. The head itself is not ended: leaving Ray asks it a last time."""
@@ -93,6 +110,21 @@ class OwnRay:
         for each in found:
             with suppress(psutil.Error):
                 each.kill()
+
+
+def agent_ended(agent: str, logs: Path, killed: int) -> RayLost:
+    """What is told of an agent of Ray's that ended; arguments as of ``ended``."""
+    told = said("Ray's {agent} died, and Ray ends its node process with it", agent=agent)
+    if killed:
+        told += "; the system killed processes for lack of memory in the meantime"
+    return RayLost(
+        told,
+        hint=said(
+            "its logs are {logs}/{name}.*; `dmesg` shows whether the system killed it for lack of memory",
+            logs=logs,
+            name=agent,
+        ),
+    )
 
 
 def ended(name: str, process: subprocess.Popen[bytes], logs: Path, killed: int) -> RayLost:

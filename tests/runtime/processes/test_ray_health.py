@@ -102,6 +102,31 @@ def test_what_it_said_last_is_told(tmp_path: Path) -> None:
     assert last_words(tmp_path / "gcs_server.out") == ""
 
 
+def test_an_agent_whose_end_ends_ray_is_the_cause_of_what_is_lost_with_it(
+    own: OwnRay, stop: StopSwitch, tmp_path: Path
+) -> None:
+    """The node process says so in its log, and works on for seconds, in which placement groups are gone already."""
+    log = tmp_path / "raylet.out"
+    log.write_text(
+        "[2026-11-29 01:50:25,528 I 9 9] (raylet) agent_manager.cc:83: Agent process with name dashboard_agent exi"
+    )
+    assert own.look() is None
+
+    def run() -> None:
+        with log.open("a") as more:
+            more.write(
+                "ted.\n[2026-11-29 01:50:25,528 E 9 9] (raylet) agent_manager.cc:87: The raylet exited immediately because "
+            )
+            more.flush()
+            assert own.look() is None
+            more.write("one Ray agent failed, agent_name = dashboard_agent.\n")
+        raise Exception("Placement group PlacementGroupID(8ec4) does not exist.")
+
+    lost = error_of(run, own, stop, RayLost)
+    assert str(lost).startswith("Ray's dashboard_agent died, and Ray ends its node process with it")
+    assert f"{tmp_path}/dashboard_agent.*" in str(lost)
+
+
 def test_lack_of_memory_is_told_where_the_system_killed_for_it(
     processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
