@@ -128,6 +128,40 @@ def test_sources_choose_agents_and_environments_give_rewards(
     assert all(sample.trajectory is not None for sample in trained)
 
 
+EXITING = """
+import os
+
+class World:
+    def reset(self, seed):
+        self.exits = seed % 3 == 0
+        return "1+1=", {}
+    def step(self, action):
+        if self.exits:
+            os.write(os.open(MARKS, os.O_WRONLY | os.O_APPEND | os.O_CREAT), b"x")
+            os._exit(3)
+        return "1+1=", 0.5, True, False, {}
+"""
+
+
+def test_environments_that_end_their_process_fail_no_others_in_a_run(
+    task: Task, tmp_path: Path, rollout: Any, trained: list[Sample]
+) -> None:
+    marks = tmp_path / "marks"
+    (tmp_path / "exiting.py").write_text(f"MARKS = {str(marks)!r}\n{EXITING}")
+    world = {"type": "python", "path": str(tmp_path / "exiting.py"), "name": "World"}
+    made = rollout()
+    made["agents"] = [{"type": "environment", "name": "world", "environment": world, "max_turn_tokens": 3}]
+    made["agents"][0] |= {"on_failure": "zero", "stop_run_above_failures": 1.0}
+    made["default_agent"] = "world"
+    lakes = {"format": "episodes", "name": "worlds", "max_samples": 64}
+    metrics = run(task, tmp_path, made, data={"train": [lakes], "eval": []}, rewards=[])
+    exits = len(marks.read_text()) if marks.exists() else 0
+    assert 0 < exits < 16, "the seeds of groups differ"
+    assert metrics["agent/failed_share"] == metrics["agent/failed_environment_lost"] == exits / 16
+    assert metrics["reward/mean"] == 0.5 * (16 - exits) / 16
+    assert len(trained) == 16
+
+
 def test_a_functions_turns_are_limited(task: Task, tmp_path: Path, rollout: Any) -> None:
     made = rollout(calls=5, share=99, max_turns=2, max_turn_tokens=3)
     metrics = run(task, tmp_path, made)
