@@ -32,6 +32,7 @@ from rlctl.common.regular_files import read_json
 from rlctl.common.whole_files import replacing
 from rlctl.config import Config, Stage
 from rlctl.config.reveal import at_home
+from rlctl.runtime import unwritten
 from rlctl.runtime.checkpoints.checksums import damage, write_checksums
 from rlctl.runtime.processes.calls import WorkerFailed, WorkerLost
 
@@ -209,12 +210,15 @@ class Checkpoints:
         except WorkerLost:
             raise
         except (OSError, WorkerFailed) as error:
+            known = unwritten.cause(str(error))
             raise WorkerFailed(
                 said(
-                    "the checkpoint of step {step} could not be written: {error}", step=step, error=self._reason(error)
+                    "the checkpoint of step {step} could not be written: {error}",
+                    step=step,
+                    error=known or self._reason(error),
                 ),
                 actor=error.actor if isinstance(error, WorkerFailed) else "controller",
-                trace=error.trace if isinstance(error, WorkerFailed) else "",
+                trace=error.trace if isinstance(error, WorkerFailed) and not known else "",
                 hint=said(
                     "free disk space or fix the permissions of {folder}; earlier checkpoints are complete",
                     folder=self.folder,

@@ -21,6 +21,7 @@ from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
 from rlctl.common.whole_files import replacing
 from rlctl.config.sections.run import Skip
+from rlctl.runtime import unwritten
 from rlctl.runtime.pickles import load_objects, reason_of
 from rlctl.runtime.types import Request, Response
 
@@ -52,7 +53,11 @@ class Dumped:
                 torch.save([[asdict(response) for response in group] for group in answers], partial)
         except (OSError, RuntimeError) as error:
             raise RunError(
-                said("responses cannot be saved in {folder}: {error}", folder=self._folder, error=error),
+                said(
+                    "responses cannot be saved in {folder}: {error}",
+                    folder=self._folder,
+                    error=unwritten.cause(str(error)) or error,
+                ),
                 hint="set run.skip.folder to a folder with free space that this user can write to",
             ) from error
         return answers

@@ -12,6 +12,7 @@ import fsspec
 import pytest
 
 from rlctl.common.errors import RunError
+from rlctl.runtime import unwritten
 from rlctl.runtime.checkpoints.checkpoint import MANIFEST, Checkpoints, read_checkpoint, replace_folder, verified
 from rlctl.runtime.checkpoints.checksums import write_checksums
 from rlctl.runtime.processes.calls import WorkerFailed
@@ -144,6 +145,46 @@ def test_a_failed_write_leaves_the_ones_before(saved: Checkpoints) -> None:
         saved.save(11, CONTROLLER, no_space)
     assert not (saved.folder / "step-000011").exists()
     assert saved.newest() == read_checkpoint(saved.folder / "step-000010")
+
+
+def beyond_the_limit(folder: Path) -> None:
+    """What torch makes of a disk with no room for a file, here a limit of file sizes."""
+    import resource
+
+    import torch
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
+    try:
+        torch.save(torch.zeros(1 << 16), folder / "policy.pt")
+    except RuntimeError as error:
+        raise WorkerFailed(f"policy-0: RuntimeError: {error}", actor="policy-0", trace="Traceback ...") from error
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_disk_that_is_full_for_torch_is_called_so(saved: Checkpoints) -> None:
+    with pytest.raises(
+        WorkerFailed, match="step 11 could not be written: a file could not be written to its end"
+    ) as full:
+        saved.save(11, CONTROLLER, beyond_the_limit)
+    assert "unexpected pos" not in str(full.value)
+    assert full.value.trace == ""
+    assert "free disk space" in full.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("Error while serializing: I/O error: File too large (os error 27)", "File too large"),
+        ("CheckpointException ranks:[0]\n  OSError: [Errno 28] No space left on device", "No space left on device"),
+        ("[Errno 122] Disk quota exceeded", "Disk quota exceeded"),
+        ("[Errno 2] No such file or directory", ""),
+        ("the shapes differ", ""),
+    ],
+)
+def test_why_nothing_could_be_written(text: str, cause: str) -> None:
+    assert unwritten.cause(text) == cause
 
 
 def test_writing_a_step_again_replaces_it(saved: Checkpoints) -> None:
