@@ -40,8 +40,14 @@ def lengths(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     limit = context_tokens(config) if objective == "sft" else config.data.max_prompt_tokens
     limited: KeyPath = ("data", "max_sequence_tokens" if objective == "sft" else "max_prompt_tokens")
     what = "sequences" if objective == "sft" else "prompts"
-    for index, counts in enumerate(answer["lengths"]):
-        yield from _of_source(config, ("data", "train", index, "path"), counts, limit, limited, what)
+    for index, source in enumerate(answer["sources"]):
+        where: KeyPath = ("data", "train", index, "path")
+        yield from _of_source(config, where, source["lengths"], limit, limited, what)
+        rows = {"count": len(source["lengths"]), "file": config.data.train[index].path}
+        if source["unanswered"]:
+            yield problem("data-unanswered", where, rows=source["unanswered"], **rows)
+        if source["empty"]:
+            yield problem("data-blank", where, rows=source["empty"], **rows)
 
 
 def _of_source(

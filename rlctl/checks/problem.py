@@ -144,6 +144,8 @@ LEVELS: Mapping[str, Level] = {
     "data-rows": _E,
     "data-overlong": _W,
     "data-lengths": _N,
+    "data-unanswered": _W,
+    "data-blank": _W,
     "hub-name": _N,
     "resume-path": _E,
     "remote-path": _E,

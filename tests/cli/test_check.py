@@ -406,6 +406,15 @@ def test_lengths_are_measured_by_another_process(rlctl: Any, tmp_path: Path) -> 
     assert "the first 5 prompts of" in found["data-overlong"]["message"]
     assert "longer than the limit of 12" in found["data-overlong"]["message"]
     assert "set data.max_prompt_tokens to" in found["data-overlong"]["hint"]
+    assert not {"data-unanswered", "data-blank"} & set(found)
+
+    rows[1]["answer"] = rows[2]["answer"] = None
+    rows[3]["prompt"] = " "
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = {item["code"]: item for item in json.loads(rlctl("check", str(path), "--data", "--json").out)["findings"]}
+    assert "2 of the first 5 rows of" in found["data-unanswered"]["message"]
+    assert "1 of the first 5 rows of" in found["data-blank"]["message"]
+    assert found["data-blank"]["level"] == "warning"
 
 
 def test_annotations_of_github_hold_no_escapes_of_a_terminal(rlctl: Any, tmp_path: Path) -> None:

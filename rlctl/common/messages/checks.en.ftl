@@ -118,6 +118,14 @@ data-lengths = the first { $count } { $what } of { $file } have { $shortest } to
     .about = The token counts of some rows.
 data-lengths_unmeasured = rlctl did not measure the lengths of rows: { $reason }
 
+data-unanswered = { $rows } of the first { $count } rows of { $file } have no answer
+    .about = Some of the rows that were measured have no answer, though the data has a column for it. A reward that compares with it scores them wrong.
+    .hint = remove these rows, or set answer_key of the dataset to the column with the answers
+
+data-blank = { $rows } of the first { $count } rows of { $file } have an empty prompt
+    .about = Some of the rows that were measured ask nothing: the model would be trained on what it says unprompted.
+    .hint = remove these rows, or set prompt_key of the dataset to the column with the prompts
+
 resume-path = checkpoint.resume is path, but checkpoint.resume_path is not set
     .about = checkpoint.resume and checkpoint.resume_path disagree.
     .hint = set checkpoint.resume_path

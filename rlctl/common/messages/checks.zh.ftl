@@ -119,6 +119,14 @@ data-lengths = { $file } 的前 { $count } 个 { $what } 有 { $shortest } 到 {
     .about = 抽查若干行的 token 数。
 data-lengths_unmeasured = 没有测量数据行的长度：{ $reason }
 
+data-unanswered = { $file } 的前 { $count } 行中有 { $rows } 行没有答案
+    .about = 抽查的行中，有些没有答案，而数据里有答案列。与答案比较的奖励会给它们打错分。
+    .hint = 删除这些行，或把该数据集的 answer_key 设为含答案的列
+
+data-blank = { $file } 的前 { $count } 行中有 { $rows } 行提示词为空
+    .about = 抽查的行中，有些什么也没问：模型会在没有提示的输出上训练。
+    .hint = 删除这些行，或把该数据集的 prompt_key 设为含提示词的列
+
 resume-path = checkpoint.resume 是 path，但没有设置 checkpoint.resume_path
     .about = checkpoint.resume 与 checkpoint.resume_path 不一致。
     .hint = 设置 checkpoint.resume_path

@@ -2,7 +2,8 @@
 
     echo '{"config": {...}, "rows": 64}' | python -m rlctl.runtime.data.lengths
 
-It prints one JSON object: ``lengths``, of each training source the token counts of its rows, or ``error`` and ``hint``.
+It prints one JSON object: ``sources``, of each training source the token counts of its rows (``lengths``), and how many have no
+answer (``unanswered``) or ask nothing (``empty``); or ``error`` and ``hint``.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from rlctl.runtime.specs.data import data_spec
 NO_LIMIT = sys.maxsize
 
 
-def measured(spec: DataSpec, rows: int) -> list[list[int]]:
-    """The token counts of the first rows of each training source: of prompts, or of whole sequences where responses are data.
+def measured(spec: DataSpec, rows: int) -> list[dict[str, Any]]:
+    """Of the first rows of each training source: token counts of prompts, or of whole sequences where responses are data, and how
+    many lack something.
 
     Raises:
         RlctlError: the tokenizer or the data cannot be read.
@@ -37,14 +39,16 @@ def measured(spec: DataSpec, rows: int) -> list[list[int]]:
     return [_of_source(spec, chat, key, source, rows) for key, source in spec.sources("train")]
 
 
-def _of_source(spec: DataSpec, chat: Chat, key: str, source: DataSource, rows: int) -> list[int]:
+def _of_source(spec: DataSpec, chat: Chat, key: str, source: DataSource, rows: int) -> dict[str, Any]:
     source = replace(source, max_samples=min(rows, source.max_samples or rows))
     dataset = load_source(source, key=key)
     if spec.objective == "sft":
         samples = SampleSet(dataset, source, chat, spec.section, max_tokens=NO_LIMIT, key=key)
-        return [len(samples[position].token_ids) for position in range(len(samples))]
+        counts = [len(samples[position].token_ids) for position in range(len(samples))]
+        return {"lengths": counts, "unanswered": 0, "empty": 0}
     prompts = PromptSet(dataset, source, chat, Limits(NO_LIMIT), key=key)
-    return [len(prompt.token_ids) for prompt in prompts.several(range(len(prompts)))]
+    counts = [len(prompt.token_ids) for prompt in prompts.several(range(len(prompts)))]
+    return {"lengths": counts, "unanswered": prompts.report.unanswered, "empty": prompts.report.empty}
 
 
 def main() -> None:
@@ -53,7 +57,7 @@ def main() -> None:
     answer: dict[str, Any]
     with contextlib.redirect_stdout(sys.stderr):
         try:
-            answer = {"lengths": measured(data_spec(config_from(asked["config"])), asked["rows"])}
+            answer = {"sources": measured(data_spec(config_from(asked["config"])), asked["rows"])}
         except RlctlError as error:
             answer = {"error": error.message, "hint": error.hint}
     json.dump(answer, sys.stdout)

@@ -89,14 +89,18 @@ class PromptSet(RowSet):
         """Tokens of the longest prompt."""
 
     def _measure(self, start: int, stop: int) -> np.ndarray:
-        """Lengths of the prompts of a range of rows, and how many images each has. int64 [stop - start, 2]."""
+        """Of a range of rows: lengths of prompts, how many images each has, whether it has no answer, and asks nothing.
+        int64 [stop - start, 4]."""
         rows = self._dataset.select(range(start, stop))
-        texts, counts = [], []
+        texts, counts, lacking = [], [], []
         for number, row in enumerate(rows, start):
             images = self._images(row, number)
             counts.append(self._chat.images.counts(images) if self._chat.images else [])
             where = self._where(number)
-            texts.append(self._text(row, where, self._told(row, where), len(images)))
+            told = self._told(row, where)
+            texts.append(self._text(row, where, told, len(images)))
+            asks = bool(images) or (not is_blank(told) if told else bool(texts[-1].strip()))
+            lacking.append((self._is_unanswered(row), not asks))
         encoded = zip(self._chat.encode(texts, special=self._raw), counts, strict=True)
         lengths = [len(self._filled(ids, each, number)) for number, (ids, each) in enumerate(encoded, start)]
         if not all(lengths):
@@ -104,7 +108,7 @@ class PromptSet(RowSet):
                 said("{where} is empty: the model would get no prompt", where=self._where(start + lengths.index(0))),
                 hint="remove the row, or add text",
             )
-        return np.array([lengths, [len(each) for each in counts]], dtype=np.int64).T
+        return np.array([lengths, [len(each) for each in counts], *zip(*lacking, strict=True)], dtype=np.int64).T
 
     def _images(self, row: Mapping[str, Any], number: int) -> list[Any]:
         return row_images(row, self.source, self._chat.images, number=number)
@@ -114,8 +118,15 @@ class PromptSet(RowSet):
         reader = self._chat.images
         return ids if reader is None else reader.fill([ids], counts, where=self._where(number))[0]
 
-    def _settle(self, lengths: np.ndarray, images: np.ndarray) -> tuple[np.ndarray, SetReport]:
+    def _settle(
+        self, lengths: np.ndarray, images: np.ndarray, unanswered: np.ndarray, empty: np.ndarray
+    ) -> tuple[np.ndarray, SetReport]:
         """The rows that are used, and what became of the others."""
+
+        def report(kept: np.ndarray, **counts: int) -> SetReport:
+            lacking = {"unanswered": int(unanswered[kept].sum()), "empty": int(empty[kept].sum())}
+            return SetReport(name, path, len(kept), **counts, **lacking)
+
         limit, name, path = self._limits, self._name, self.source.path
         over = np.flatnonzero(lengths > limit.tokens)
         if limit.overlong == "keep" and limit.truncation != "error" and len(shown := over[images[over] > 0]):
@@ -132,7 +143,8 @@ class PromptSet(RowSet):
                 hint="raise data.max_prompt_tokens, or set data.overlong_prompts to drop",
             )
         if not len(over) or (limit.overlong == "keep" and limit.truncation != "error"):
-            return np.arange(len(lengths)), SetReport(name, path, len(lengths), cut=len(over))
+            kept = np.arange(len(lengths))
+            return kept, report(kept, cut=len(over))
         if limit.overlong == "keep":
             raise RunError(
                 said(
@@ -162,7 +174,7 @@ class PromptSet(RowSet):
                 ),
                 hint="raise data.max_prompt_tokens",
             )
-        return kept, SetReport(name, path, len(kept), dropped=len(over))
+        return kept, report(kept, dropped=len(over))
 
     def _where(self, row: int) -> str:
         return said(
@@ -269,6 +281,12 @@ class PromptSet(RowSet):
                 hint=said("set {key}.tools_key to null", key=self._key),
             )
         return own
+
+
+def is_blank(messages: Messages) -> bool:
+    """Whether no message of a user has more than spaces."""
+    asked = [message.get("content") for message in messages if message["role"] == "user"]
+    return not any(content.strip() if isinstance(content, str) else content for content in asked)
 
 
 def value_at(row: Mapping[str, Any], key: str | None) -> Any:

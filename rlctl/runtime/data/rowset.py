@@ -38,12 +38,18 @@ class SetReport:
     """Overlong prompts that are not."""
     cut: int = 0
     """Overlong prompts that are used and cut."""
+    unanswered: int = 0
+    """Rows that are used and have no answer, in data with answers."""
+    empty: int = 0
+    """Rows that are used and ask nothing."""
 
     def __str__(self) -> str:
         template = "{name}: {rows} prompts from {path}" if self.path else "{name}: {rows} prompts"
         parts = [said(template, name=self.name, rows=self.rows, path=self.path)]
         parts += [said("{count} overlong dropped", count=self.dropped)] if self.dropped else []
         parts += [said("{count} overlong truncated", count=self.cut)] if self.cut else []
+        parts += [said("{count} without an answer", count=self.unanswered)] if self.unanswered else []
+        parts += [said("{count} with an empty prompt", count=self.empty)] if self.empty else []
         return together(parts, COMMAS)
 
 
@@ -127,13 +133,17 @@ class RowSet(Sequence[Prompt]):
     def _answer(self, row: Mapping[str, Any]) -> Any:
         value: Any = row
         for part in (self._answer_key or "").split("."):
-            if not part:
+            if not part or value is None:
                 return None
             if not isinstance(value, Mapping) or part not in value:
                 known = value if isinstance(value, Mapping) else ()
                 raise missing_column(part, known, path=self.source.path, key=f"{self._key}.answer_key")
             value = value[part]
         return value
+
+    def _is_unanswered(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row has nothing where its source has the answer."""
+        return self._answer_key is not None and self._answer(row) in (None, "")
 
     def _agent(self, row: Mapping[str, Any]) -> str | None:
         """The agent that a row or its source names."""

@@ -166,6 +166,24 @@ def test_overlong_prompts_are_dropped_and_counted(tokenizer: Any) -> None:
         prompts(tokenizer, rows, Limits(1, "drop"))
 
 
+def test_rows_without_an_answer_or_a_prompt_are_counted(tokenizer: Any) -> None:
+    rows = [
+        {"prompt": "hi", "reward_model": {"ground_truth": "1"}},
+        {"prompt": "  ", "reward_model": {"ground_truth": None}},
+        {"prompt": "ho", "reward_model": None},
+        {"prompt": "hello " * 50, "reward_model": None},
+    ]
+    made = prompts(tokenizer, rows, Limits(30, "drop"))
+    assert [each.answer for each in made] == ["1", None, None]
+    assert str(made.report) == (
+        "rows: 3 prompts from rows.jsonl, 1 overlong dropped, 2 without an answer, 1 with an empty prompt"
+    )
+    assert "without" not in str(prompts(tokenizer, [{"prompt": "hi"}]).report), "this data has no answers"
+    asked = [[{"role": "system", "content": "be brief"}, {"role": "user", "content": ""}]]
+    assert prompts(tokenizer, [{"prompt": each} for each in asked]).report.empty == 1
+    assert prompts(tokenizer, [{"prompt": "\n"}], prompt_type="raw").report.empty == 1
+
+
 @pytest.mark.parametrize("side", ["left", "right", "middle"])
 def test_overlong_prompts_are_cut_and_marked(tokenizer: Any, side: Any) -> None:
     rows = [{"prompt": "one plus two " * 20}, {"prompt": "hi"}]
