@@ -18,6 +18,7 @@ from rlctl.checks import (
     data_files,
     lengths,
     megatron,
+    model_files,
     output,
     placement,
     profiling,
@@ -76,8 +77,8 @@ FIX_RULES = tuple(rule for rule in RULES if rule is not placement.memory)
 MOST_FIXES = 8
 """Suggested values of a finding that are applied and checked; a framework may not be able to express the first ones."""
 
-RULES_OF_FILES: tuple[Check, ...] = (*user_code.RULES, *data_files.RULES)
-"""Rules that read the code and the data that a config names."""
+RULES_OF_FILES: tuple[Check, ...] = (*user_code.RULES, *data_files.RULES, *model_files.RULES)
+"""Rules that read the code, the data and the folders of models that a config names."""
 
 RULES_OF_ROWS: tuple[Check, ...] = lengths.RULES
 """Rules that tokenize some of the data."""

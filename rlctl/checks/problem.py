@@ -146,6 +146,7 @@ LEVELS: Mapping[str, Level] = {
     "data-lengths": _N,
     "data-unanswered": _W,
     "data-blank": _W,
+    "model-files": _E,
     "hub-name": _N,
     "resume-path": _E,
     "remote-path": _E,

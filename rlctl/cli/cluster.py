@@ -235,7 +235,7 @@ def _planned(
     loaded, report = arguments.must_read(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
     )
-    checked(loaded, report, cluster=None, codes_left_out=ABOUT_THIS_MACHINE, allow_unknown=allow_unknown)
+    checked(loaded, report, cluster=None, codes_left_out=ABOUT_THIS_MACHINE, allow_unknown=allow_unknown, files=False)
     with in_own_keys(loaded, report.dialect):
         return loaded, make_plan(loaded.config)
 

@@ -121,6 +121,7 @@ def launch(
             codes_left_out=ABOUT_THIS_MACHINE,
             strict=strict,
             allow_unknown=allow_unknown,
+            files=False,
         )
         given = {"--new": new, "--baseline": baseline, "--quiet": quiet, "--accept-changes": accept_changes}
         flags = [flag for flag, wanted in given.items() if wanted]
@@ -184,12 +185,14 @@ def checked(
     strict: bool = False,
     allow_unknown: Collection[str] = (),
     words: Sequence[str] = (),
+    files: bool = True,
 ) -> None:
     """Show what reading and checking found; ends the command where something cannot run, or, strictly, may surprise.
 
+    ``files``: also check the code, data and models that the config names, which the run finds on this machine.
     ``words`` are the command's arguments, for the commands that run a config which this machine is too small for.
     """
-    from rlctl.checks import check, of_reading, refuse_unused
+    from rlctl.checks import RULES_OF_FILES, check, of_reading, refuse_unused
     from rlctl.checks.placement import TOO_SMALL
     from rlctl.common.report import Level
     from rlctl.translation.advice import in_own_words
@@ -197,7 +200,14 @@ def checked(
     refuse_unused(report.findings, allow_unknown)
 
     symbolic = loaded.expressions.keys()
-    problems = check(loaded.config, locate=loaded.locate_any, cluster=cluster, symbolic=symbolic, silent=loaded.silent)
+    problems = check(
+        loaded.config,
+        locate=loaded.locate_any,
+        cluster=cluster,
+        symbolic=symbolic,
+        silent=loaded.silent,
+        more=RULES_OF_FILES if files else (),
+    )
     found = [
         *of_reading(report, allow_unknown),
         *loaded.as_written(in_own_words(problems, loaded, report.dialect)),

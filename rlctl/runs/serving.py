@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from rlctl.common import packages
 from rlctl.common.errors import ExitCode, RunError
+from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import lines_of, said
 from rlctl.config import Config, config_from, revealed, stages_of
 from rlctl.planning.support import generating
@@ -134,6 +135,8 @@ def serve(
         buffer = _buffer_of(config, Path(made)) if collect else None
         source = _Source(served.run, served.step, Path(made), warn) if served.run is not None else None
         first = source.first() if source is not None else None
+        if first is None:
+            _check_model(config)
         service = Service(
             engine=rollout_spec(config, engine, str(first.folder) if first is not None else config.model.path, device),
             name=served.name,
@@ -154,6 +157,22 @@ def serve(
                 loaded=loaded,
                 sockets=sockets,
             )
+        )
+
+
+def _check_model(config: Config) -> None:
+    """Refuse a folder that cannot be loaded before anything is.
+
+    Raises:
+        RunError: says what is wrong with it.
+    """
+    from rlctl.checks.model_files import fault_of
+
+    folder = Path(expanded(config.model.path))
+    if fault := fault_of(folder) if folder.is_dir() else "":
+        raise RunError(
+            said("{path} cannot be loaded: {reason}", path=config.model.path, reason=fault),
+            hint="download the model again, or serve a complete folder",
         )
 
 

@@ -708,7 +708,7 @@ def said(finding: Finding) -> str:
     return " ".join([finding.id, *(f"{name}={value}" for name, value in finding.params.items())])
 
 
-OF_FILES = {code for code in LEVELS if code.startswith(("code-", "data-"))}
+OF_FILES = {code for code in LEVELS if code.startswith(("code-", "data-", "model-files"))}
 """Codes of rules that read files: ``test_user_code.py`` and ``test_data_files.py`` provoke them."""
 
 

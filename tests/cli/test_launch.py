@@ -85,6 +85,29 @@ def test_nothing_starts_where_a_check_fails(rlctl: Any, ready_file: Path, monkey
     assert seen == []
 
 
+def test_files_are_looked_at_before_anything_starts_and_named_by_the_keys_of_the_file(
+    rlctl: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Plan] = []
+    monkeypatch.setattr(runs, "start", ends("finished", seen))
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    (tmp_path / "train.jsonl").write_text('{"question": "1 + 1?"}\n')
+    (tmp_path / "grpo.yaml").write_text(
+        f"algorithm: {{adv_estimator: grpo}}\n"
+        f"data: {{train_files: {tmp_path}/train.jsonl, prompt_key: prompt, train_batch_size: 1}}\n"
+        f"actor_rollout_ref:\n  model:\n    path: {tmp_path}/model\n"
+        "trainer: {n_gpus_per_node: 1, nnodes: 1, device: cpu}\n"
+    )
+    shown = rlctl("launch", str(tmp_path / "grpo.yaml"))
+    assert (shown.code, seen) == (1, [])
+    assert f"{tmp_path}/grpo.yaml:5" in shown.err
+    assert "it has no weights" in shown.err
+    assert "set actor_rollout_ref.model.path to a complete folder" in shown.err
+    assert "data.prompt_key" in shown.err
+    assert "has no column 'prompt'" in shown.err
+
+
 @pytest.mark.parametrize(("flags", "code", "started"), [((), 0, 1), (("--strict",), 1, 0)])
 def test_a_key_that_is_not_used_is_told_and_starts_nothing_where_strict(
     rlctl: Any, ready_file: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], code: int, started: int

@@ -118,6 +118,10 @@ data-lengths = the first { $count } { $what } of { $file } have { $shortest } to
     .about = The token counts of some rows.
 data-lengths_unmeasured = rlctl did not measure the lengths of rows: { $reason }
 
+model-files = { $path } cannot be loaded: { $reason }
+    .about = A local model folder has no weights or no config.json, or a file of it is damaged or only a Git LFS pointer.
+    .hint = download the model again (hf download, or git lfs pull in a clone), or set { $key } to a complete folder
+
 data-unanswered = { $rows } of the first { $count } rows of { $file } have no answer
     .about = Some of the rows that were measured have no answer, though the data has a column for it. A reward that compares with it scores them wrong.
     .hint = remove these rows, or set answer_key of the dataset to the column with the answers

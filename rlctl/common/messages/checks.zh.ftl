@@ -119,6 +119,10 @@ data-lengths = { $file } 的前 { $count } 个 { $what } 有 { $shortest } 到 {
     .about = 抽查若干行的 token 数。
 data-lengths_unmeasured = 没有测量数据行的长度：{ $reason }
 
+model-files = 无法加载 { $path }：{ $reason }
+    .about = 本地模型目录没有权重或没有 config.json，或其中有文件已损坏，或只是 Git LFS 指针。
+    .hint = 重新下载模型（hf download，或在克隆的仓库里执行 git lfs pull），或把 { $key } 设为完整的目录
+
 data-unanswered = { $file } 的前 { $count } 行中有 { $rows } 行没有答案
     .about = 抽查的行中，有些没有答案，而数据里有答案列。与答案比较的奖励会给它们打错分。
     .hint = 删除这些行，或把该数据集的 answer_key 设为含答案的列

@@ -99,7 +99,11 @@ class PromptSet(RowSet):
             where = self._where(number)
             told = self._told(row, where)
             texts.append(self._text(row, where, told, len(images)))
-            asks = bool(images) or (not is_blank(told) if told else bool(texts[-1].strip()))
+            asks = (
+                bool(images)
+                or self.source.format == "episodes"
+                or (not is_blank(told) if told else bool(texts[-1].strip()))
+            )
             lacking.append((self._is_unanswered(row), not asks))
         encoded = zip(self._chat.encode(texts, special=self._raw), counts, strict=True)
         lengths = [len(self._filled(ids, each, number)) for number, (ids, each) in enumerate(encoded, start)]

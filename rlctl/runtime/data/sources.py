@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import json
+import os
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +33,7 @@ ENDINGS = {
 """File ending to the reader of ``datasets`` that reads it."""
 COMPRESSIONS = ("gz", "bz2", "xz", "zst")
 BLOCK_BYTES = 1 << 20
+_PROBED_BYTES = 1 << 16
 
 
 class Rows(Protocol):
@@ -272,6 +276,7 @@ def _load_hub(name: str, source: DataSource, key: str) -> Dataset:
         try:
             found = load_dataset(name, source.subset)
         except (OSError, ValueError, RuntimeError) as error:
+            _check_cache(error)
             reached = "" if online else ", and the hub is offline or cannot be reached"
             raise RunError(
                 said(
@@ -329,6 +334,7 @@ def _guarded(load: Any, path: str, how: str, key: str) -> Any:
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
+        _check_cache(cause)
         reason = (
             _bad_line(path)
             or _no_rows(path)
@@ -340,6 +346,31 @@ def _guarded(load: Any, path: str, how: str, key: str) -> Any:
     finally:
         if shown:
             enable_progress_bars()
+
+
+def _check_cache(error: BaseException) -> None:
+    """Say of an error of ``datasets`` that it is about its cache, where it writes what it reads of any file.
+
+    Raises:
+        RunError: the cache cannot be written.
+    """
+    import datasets
+
+    folder, reason = Path(datasets.config.HF_DATASETS_CACHE), ""
+    if str(error).startswith("Not enough disk space"):
+        reason = os.strerror(errno.ENOSPC)
+    else:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder) as probe:
+                probe.write(bytes(_PROBED_BYTES))
+        except OSError as problem:
+            reason = problem.strerror or str(problem)
+    if reason:
+        raise RunError(
+            said("the cache of data sets {folder} cannot be written: {reason}", folder=folder, reason=reason),
+            hint="set HF_HOME, or HF_DATASETS_CACHE, to a folder with free space that this user can write to",
+        ) from error
 
 
 def _bad_line(path: str) -> str:

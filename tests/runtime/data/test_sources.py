@@ -231,3 +231,23 @@ def test_a_parquet_file_is_not_read_whole(tmp_path: Path) -> None:
     whole, grown = map(float, told.split()[-2:])
     assert whole > 200
     assert grown < 0.75 * whole, f"{grown:.0f} of {whole:.0f} MiB"
+
+
+@pytest.mark.parametrize("cache", ["/dev/null/cache", "/proc/cache"])
+def test_a_cache_that_cannot_be_written_is_named_and_not_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: str
+) -> None:
+    path = write(tmp_path, "a.jsonl")
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", cache)
+    with pytest.raises(RunError, match=f"the cache of data sets {cache} cannot be written: ") as refused:
+        load_source(DataSource(path=path), key="data.train[0]")
+    assert "HF_HOME" in refused.value.hint
+    assert "a.jsonl" not in str(refused.value)
+
+
+def test_a_full_cache_is_named_and_not_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, "a.jsonl")
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("datasets.builder.has_sufficient_disk_space", lambda *_, **__: False)
+    with pytest.raises(RunError, match=r"cache cannot be written: No space left on device"):
+        load_source(DataSource(path=path), key="data.train[0]")

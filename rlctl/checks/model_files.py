@@ -1,0 +1,111 @@
+"""Local folders of models are whole: a config, and weights that are not cut off or only pointers. Tensors are not read."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from rlctl.checks.problem import CheckContext, Problem, problem
+from rlctl.common.filenames import expanded
+from rlctl.common.messages.reasons import said
+from rlctl.config import Config
+from rlctl.config.sections.rewards import ModelReward
+from rlctl.config.sections.train import Megatron
+from rlctl.documents.paths import KeyPath
+from rlctl.planning import arithmetic
+
+POINTER = b"version https://git-lfs.github.com/spec/"
+"""How a file begins that Git LFS left in the place of a large one."""
+LARGEST_HEADER = 100 << 20
+"""Bytes of a safetensors header, which is what its readers take."""
+WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth")
+INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+
+
+def fault_of(folder: Path, *, weights: bool = True) -> str:
+    """What is wrong with the folder of a model, empty if nothing is that can be seen without reading its weights."""
+    config = folder / "config.json"
+    if not config.is_file():
+        return said("it has no config.json")
+    files = sorted({file for pattern in ("*.json", *WEIGHTS) for file in folder.glob(pattern) if file.is_file()})
+    for file in files:
+        with file.open("rb") as stream:
+            if stream.read(len(POINTER)) == POINTER:
+                return said("{file} is a Git LFS pointer, not the file itself", file=file.name)
+    try:
+        known = json.loads(config.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        return said("its config.json is not JSON: {error}", error=error)
+    if not isinstance(known, dict):
+        return said("its config.json is not a JSON object")
+    return _fault_of_weights(folder) if weights else ""
+
+
+def _fault_of_weights(folder: Path) -> str:
+    found = {file.name for pattern in WEIGHTS for file in folder.glob(pattern)}
+    if not found:
+        return said("it has no weights (*.safetensors or *.bin)")
+    for index in (folder / name for name in INDEXES):
+        try:
+            parts = (
+                set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()) if index.is_file() else set()
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return said("its {file} cannot be read", file=index.name)
+        if parts - found:
+            return said("it lacks {file}, which {index} lists", file=min(map(str, parts - found)), index=index.name)
+    cut = next((file.name for file in sorted(folder.glob("*.safetensors")) if _is_cut(file)), None)
+    return said("{file} is cut off or damaged", file=cut) if cut else ""
+
+
+def _is_cut(file: Path) -> bool:
+    """Whether a safetensors file is shorter or longer than its header says."""
+    with file.open("rb") as stream:
+        start = stream.read(8)
+        size = struct.unpack("<Q", start)[0] if len(start) == 8 else LARGEST_HEADER + 1
+        if size > LARGEST_HEADER:
+            return True
+        try:
+            header = json.loads(stream.read(size))
+            ends = [each["data_offsets"][1] for name, each in header.items() if name != "__metadata__"]
+            return bool(file.stat().st_size != 8 + size + max(ends, default=0))
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+            return True
+
+
+def folders(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
+    """Models that are local folders can be loaded."""
+    for key, path, weights in _models(config):
+        folder = Path(expanded(path)) if path and "://" not in path else None
+        if folder is None or not folder.is_dir():
+            continue
+        try:
+            fault = fault_of(folder, weights=weights)
+        except OSError as error:
+            fault = str(error)
+        if fault:
+            yield problem("model-files", key, path=path, reason=fault)
+
+
+def _models(config: Config) -> Iterator[tuple[KeyPath, str, bool]]:
+    """The key and path of each model, and whether its weights are read."""
+    own = isinstance(config.train.engine, Megatron) and config.train.engine.checkpoint_path is not None
+    if arithmetic.trains(config) or arithmetic.needs_rollout(config):
+        yield ("model", "path"), config.model.path, not own
+    for role, section in (("reference", config.reference), ("critic", config.critic)):
+        if section is not None and section.model is not None:
+            held = isinstance(section.engine, Megatron) and section.engine.checkpoint_path is not None
+            yield (role, "model", "path"), section.model.path, not held
+    for index, reward in enumerate(config.rewards):
+        if isinstance(reward, ModelReward):
+            yield ("rewards", index, "path"), reward.path, True
+        elif arithmetic.is_served_here(reward):
+            yield ("rewards", index, "model"), getattr(reward, "model", ""), True
+    for index, model in enumerate(config.rollout.auxiliary_models):
+        if model.base_url is None:
+            yield ("rollout", "auxiliary_models", index, "path"), model.path, True
+
+
+RULES = (folders,)
