@@ -102,7 +102,7 @@ def check(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show notes, too.")] = False,
     json: arguments.Json = False,
 ) -> None:
-    """Check configs before a run: keys, batch arithmetic, placement, memory, paths, reward code, data columns.
+    """Check configs before a run: keys, batch arithmetic, placement, memory, paths, reward code, data columns, model folders.
 
     Each finding has a code, a file and line, and what to do about it. Nothing is changed, imported or started. Several files,
     and the configs of a folder, are checked one by one. A path that is missing on this machine is a warning, because the

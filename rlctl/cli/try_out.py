@@ -37,8 +37,8 @@ SHOWN_TRAJECTORIES = 2
 NEXT_AFTER_TINY = "the model is random, so rewards near 0 are normal; next, on a GPU machine: rlctl launch {words}"
 OF_LATER = ("never-saved", "tracker")
 """Findings about what a trial does not do: save and track."""
-OF_SCALING = ("mini-batch-uneven", "replicas-uneven", "idle-replicas")
-"""Findings about numbers that ``--tiny`` itself chooses."""
+OF_SCALING = ("mini-batch-uneven", "replicas-uneven", "idle-replicas", "model-files")
+"""Findings about numbers that ``--tiny`` itself chooses, and models that it makes."""
 
 
 def try_out(
