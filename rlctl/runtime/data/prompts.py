@@ -83,8 +83,8 @@ class PromptSet(RowSet):
         measured = over_ranges(
             self._measure, dataset.num_rows, BATCH_ROWS, processes=workers, key="data.filter_workers"
         )
-        lengths, images = np.concatenate(list(measured)).T
-        self._rows, self.report = self._settle(lengths, images)
+        lengths, images, unanswered, empty = np.concatenate(list(measured)).T
+        self._rows, self.report = self._settle(lengths, images, unanswered, empty)
         self.longest = int(min(lengths[self._rows].max(initial=0), limits.tokens))
         """Tokens of the longest prompt."""
 

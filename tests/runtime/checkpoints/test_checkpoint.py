@@ -12,8 +12,17 @@ import fsspec
 import pytest
 
 from rlctl.common.errors import RunError
+from rlctl.config import config_from, stages_of
+from rlctl.runs.rollback import go_back
 from rlctl.runtime import unwritten
-from rlctl.runtime.checkpoints.checkpoint import MANIFEST, Checkpoints, read_checkpoint, replace_folder, verified
+from rlctl.runtime.checkpoints.checkpoint import (
+    MANIFEST,
+    Checkpoints,
+    place_of,
+    read_checkpoint,
+    replace_folder,
+    verified,
+)
 from rlctl.runtime.checkpoints.checksums import write_checksums
 from rlctl.runtime.processes.calls import WorkerFailed
 from rlctl.runtime.remote.checkpoints import RemoteCopies
@@ -315,3 +324,18 @@ def test_a_checkpoint_with_a_hostile_file_is_none_and_ends_nothing(name: str, co
     if name == "controller.json":
         (tmp_path / MANIFEST).write_text(json.dumps({"controller.json": (tmp_path / name).stat().st_size}))
     assert read_checkpoint(tmp_path) is None
+
+
+def test_a_run_goes_back_to_no_checkpoint_whose_content_is_damaged(tmp_path: Path) -> None:
+    """Later ones would be set aside, and the run would resume from an earlier one than was asked for."""
+    config = config_from({})
+    place = place_of(stages_of(config)[0], tmp_path)
+    checkpoints = Checkpoints(place, keep_last=None)
+    for step in (1, 2, 3):
+        checkpoints.save(step, CONTROLLER, write)
+    (place / "step-000002" / "policy" / "__0_0.distcp").write_bytes(b"WEIGHTS")
+    with pytest.raises(RunError, match="no complete checkpoint of step 2"):
+        go_back(config, tmp_path, 2)
+    assert sorted(path.name for path in place.iterdir()) == ["step-000001", "step-000002", "step-000003"]
+    go_back(config, tmp_path, 1)
+    assert sorted(path.name for path in place.glob("step-*")) == ["step-000001"]
