@@ -217,11 +217,16 @@ def findings(found: Sequence[Finding], *, file: str = "", notes: bool = True) ->
         notes: show notes too, rather than their number.
     """
     to = layout.screen(_stream())
-    shown = causes(item for item in found if notes or item.level is not Level.NOTE)
-    _write(_cause_lines(shown, file, to))
-    hidden = 0 if notes else sum(item.level is Level.NOTE for item in found)
+    told = [item for item in found if notes or _is_always_shown(item)]
+    _write(_cause_lines(causes(told), file, to))
+    hidden = len(found) - len(told)
     if hidden:
         _write([to.styled(text("check-notes", count=hidden), layout.DIM)])
+
+
+def _is_always_shown(item: Finding) -> bool:
+    """Whether a finding is shown without ``-v``: all but notes, and the notes on which release the file was read as."""
+    return item.level is not Level.NOTE or item.code in OF_THE_READING
 
 
 def checked(report: Report, scope: Sequence[Subject], *, file: str, notes: bool, brief: bool = False) -> None:
@@ -239,13 +244,13 @@ def checked(report: Report, scope: Sequence[Subject], *, file: str, notes: bool,
     _write([f"{to.styled(layout.clean(file), layout.BOLD)}: {head}" if file else head])
     if brief:
         return
-    shown = [item for item in report.findings if notes or item.level is not Level.NOTE]
+    shown = [item for item in report.findings if notes or _is_always_shown(item)]
     found, runtime = without_runtime(shown, report.dialect)
     _write(_cause_lines(causes(found), file, to))
     if runtime:
         _write([to.styled(text("check-runtime", framework=framework(report.dialect)), layout.BOLD)])
         _write(_cause_lines(causes(runtime), file, to))
-    hidden = 0 if notes else sum(item.level is Level.NOTE for item in report.findings)
+    hidden = len(report.findings) - len(shown)
     if hidden:
         _write([to.styled(text("check-notes", count=hidden), layout.DIM)])
     if scope and (notes or not shown):

@@ -98,6 +98,7 @@ DIFFERENCES = frozenset(
         "not-readable",
         "target-refuses",
         "uncallable-reward",
+        "other-reward",
         "other-gradient",
         "other-trainer",
         "resume-latest",

@@ -94,7 +94,7 @@ def read_back(loaded: Loaded, file: File, options: Mapping[str, str]) -> Back:
         return Back(problem=_unreadable(target.name, error.message))
     if again.loaded is None:
         return Back(problem=_unreadable(target.name, again.report.errors[0].message))
-    mine, prefix = _of_part(loaded, file)
+    mine, prefix = of_part(loaded, file)
     found = differences(mine, again.loaded, rows=natural(options.get("dataset_rows", "")))
     keys = frozenset(_PLACE.sub("", dotted(item.path)) for item in settings(mine.config))
     fates = [(path, fate.lost) for _, written in file.parts for path, fate in written.fates.items() if fate.lost]
@@ -161,7 +161,7 @@ def _unreadable(name: str, why: str) -> Finding:
     return finding("not-readable", Level.WARNING, framework=SHOWN.get(name, name), reason=why)
 
 
-def _of_part(loaded: Loaded, file: File) -> tuple[Loaded, str]:
+def of_part(loaded: Loaded, file: File) -> tuple[Loaded, str]:
     """The stage that was written of several, and how its keys begin in the source's ledger."""
     index = file.parts[0][0] if len(file.parts) == 1 else None
     if index is None:

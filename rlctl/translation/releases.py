@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from rlctl.adapters.engine.dialect import Detection, Dialect
 from rlctl.adapters.engine.reading import Read
@@ -13,7 +14,7 @@ from rlctl.common.ranks import Rank, rank_of
 from rlctl.common.report import Finding, Level, finding
 from rlctl.common.report_lines import framework
 from rlctl.config import Loaded
-from rlctl.documents import Document
+from rlctl.documents import Document, dotted
 from rlctl.translation.difference import Difference, differences
 
 SHOWN = 4
@@ -35,7 +36,7 @@ def fitting(found: Dialect, document: Document, taken: Detection, since: str) ->
 
 
 def _as(taken: Detection, release: str) -> Detection:
-    return Detection(release, taken.kind, taken.unknown, taken.leaves)
+    return replace(taken, version=release)
 
 
 def spoken(releases: Sequence[str], versions: Sequence[str]) -> str:
@@ -50,10 +51,18 @@ def spoken(releases: Sequence[str], versions: Sequence[str]) -> str:
     return together(names, {"en": " and ", "zh": "、"})
 
 
-def differing(
-    found: Dialect, taken: Detection, loaded: Loaded, older: Sequence[str], read: Callable[[Detection], Read]
+def assumed(
+    found: Dialect,
+    document: Document,
+    taken: Detection,
+    loaded: Loaded,
+    older: Sequence[str],
+    read: Callable[[Detection], Read],
 ) -> list[Finding]:
-    """A note for each older release whose defaults change training, up to the first that changes nothing."""
+    """Which release was assumed and why, if another is known, and each older one whose defaults change training.
+
+    The older ones are told up to the first that changes nothing.
+    """
     told: list[Finding] = []
     for release in older:
         other = read(_as(taken, release)).loaded
@@ -61,7 +70,29 @@ def differing(
         if not items:
             break
         told.append(_finding(found, taken, release, items))
-    return told
+    deciding = found.deciding(document, taken)
+    if deciding is None and not told:
+        return []
+    name, release = framework(found.name), taken.version
+    if deciding is None:
+        return [finding("release-assumed", Level.NOTE, framework=name, release=release), *told]
+    newer = found.versions[found.versions.index(release) + 1]
+    why = finding(
+        "release-assumed_key",
+        Level.NOTE,
+        dotted(deciding),
+        document.at(deciding),
+        option=_option(found, newer),
+        framework=name,
+        release=release,
+        newer=newer,
+    )
+    return [why, *told]
+
+
+def _option(found: Dialect, release: str) -> str:
+    """What reads a file as a release."""
+    return f"--from {found.name}@{release}"
 
 
 def _training(older: Loaded, newer: Loaded) -> list[Difference]:
@@ -89,10 +120,9 @@ def _finding(found: Dialect, taken: Detection, release: str, items: Sequence[Dif
     return finding(
         "releases-differ",
         Level.NOTE,
-        option=f"--from {found.name}@{release}",
+        option=_option(found, release),
         framework=framework(found.name),
         release=release,
-        read=taken.version,
         differences=together(texts, COMMAS) + more,
     )
 

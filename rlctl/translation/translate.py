@@ -42,8 +42,9 @@ from rlctl.translation.annotation import annotated, missing
 from rlctl.translation.guides import with_guide
 from rlctl.translation.ledger import joined, resolve_bucket, unsupported
 from rlctl.translation.read_back import accounted, ranked, read_back, refusals
-from rlctl.translation.releases import differing, fitting, spoken
+from rlctl.translation.releases import assumed, fitting, spoken
 from rlctl.translation.rendering import write_out
+from rlctl.translation.scoring import other_rewards
 from rlctl.translation.source_names import in_source_names
 from rlctl.translation.sources import Input, Script, gather, gather_text, is_script_file
 from rlctl.translation.sources.other_tools import refuse_keys, refuse_text
@@ -260,7 +261,8 @@ def read_input(
     plain = _without_kept(document)
 
     def read_as(taken: Detection) -> Read:
-        return found.read(plain, taken, environment=environment, options=options or {}, restored=kept)
+        facts = {**(options or {}), "program": given.program}
+        return found.read(plain, taken, environment=environment, options=facts, restored=kept)
 
     outcome = read_as(taken)
     report = outcome.report
@@ -268,7 +270,9 @@ def read_input(
     report.reason = _reason(dialect, given, found, taken, older)
     report.findings[:0] = [*given.findings, *secrets, *_other_release(found, taken, report)]
     if outcome.loaded is not None:
-        report.findings += differing(found, taken, outcome.loaded, older, read_as)
+        report.findings += (
+            assumed(found, document, taken, outcome.loaded, older, read_as) if not _asked(dialect)[1] else []
+        )
     loaded = outcome.loaded
     if not _asked(dialect)[1] and any(map(_shows_older, report.findings)):
         report.findings = [replace(item, level=Level.ERROR) if _shows_older(item) else item for item in report.findings]
@@ -539,6 +543,7 @@ def translate_loaded(
         back = read_back(loaded, outcome.file, options or {})
         entries, own = accounted(entries, before, back, told, (source, outcome.file.name))
         entries = [replace(entry, note=loaded.reason_as_written(entry.note)) for entry in entries]
+        own += other_rewards(loaded, outcome.file, source)
         own = in_source_names(own, report.dialect, loaded.config)
         own = with_guide(own, source, outcome.file.name, loaded.config)
         written = loaded.as_written([*own, *unsupported(entries)])

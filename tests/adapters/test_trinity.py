@@ -583,7 +583,7 @@ def test_rows_and_rewards_of_verl_are_told_in_one_warning() -> None:
 
 def test_a_run_that_was_trinitys_is_told_nothing_of_rows_and_rewards() -> None:
     _, found, _ = told(yaml.safe_dump(PLAIN), "trinity")
-    assert set(found) <= {"micro-batches-added", "releases-differ"}
+    assert set(found) <= {"micro-batches-added", "release-assumed", "releases-differ"}
 
 
 AGENTIC = """

@@ -478,3 +478,13 @@ def test_a_reward_is_called_as_its_framework_calls_it(
     (tmp_path / "run.yaml").write_text(VERL_REWARD)
     found = json.loads(rlctl("check", "run.yaml", "--from", "verl@0.5", "--runner", "verl", "--json").out)["findings"]
     assert {item["code"] for item in found if item["code"].startswith("code-")} == ({code} if code else set())
+
+
+@pytest.mark.parametrize("command", ["check", "plan"])
+def test_the_release_that_was_assumed_is_said_once(rlctl: Any, tmp_path: Path, command: str) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(
+        "data: {train_files: train.parquet, train_batch_size: 8}\nactor_rollout_ref: {model: {path: org/m}}\n"
+        "custom_reward_function: {path: r.py, name: f}\ntrainer: {total_training_steps: 2}\n"
+    )
+    assert rlctl(command, str(file)).err.count("[release-assumed]") == 1

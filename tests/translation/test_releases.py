@@ -93,3 +93,27 @@ def test_a_key_that_only_old_releases_have_is_lost_and_named(tmp_path: Path) -> 
     (entry,) = [entry for entry in outcome.report.accounting if entry.key == "critic.checkpoint.contents"]
     assert (entry.bucket, entry.note) == (Bucket.UNSUPPORTED, "verl 0.9 has no such key")
     assert "  contents: [model]" in str(convert(file, "verl@0.3", dialect="verl@0.3").text)
+
+
+def test_the_release_that_was_assumed_and_the_key_that_decided_are_told_once() -> None:
+    text = SCRIPT + "custom_reward_function: {path: r.py, name: f}\n"
+    loaded, report = read_document(read_yaml(text, "run.yaml"), dialect="verl", environment={})
+    assert loaded is not None
+    assert report.dialect == "verl@0.8"
+    (told,) = [item for item in report.findings if item.code == "release-assumed"]
+    assert (told.key, told.option) == ("custom_reward_function.path", "--from verl@0.9")
+    assert "assumed verl 0.8, because 0.9" in told.message
+    (plain,) = [item for item in _read(SCRIPT)[0].findings if item.code == "release-assumed"]
+    assert "assumed verl 0.9, the newest" in plain.message
+    for asked in ("verl@0.8", "verl@0.9"):
+        assert not [item for item in _read(text, asked)[0].findings if item.code == "release-assumed"]
+
+
+def test_a_key_of_a_newer_release_outweighs_one_that_it_does_not_read() -> None:
+    text = SCRIPT.replace("total_epochs: 15", "total_epochs: 15, v1: {trainer_mode: colocate_async}")
+    loaded, report = read_document(
+        read_yaml(text + "custom_reward_function: {path: r.py, name: f}\n", "run.yaml"), dialect="verl", environment={}
+    )
+    assert loaded is not None
+    assert report.dialect == "verl@0.9"
+    assert [item.key for item in report.findings if item.code == "key-unread"] == ["custom_reward_function"]

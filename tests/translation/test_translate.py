@@ -347,7 +347,7 @@ def test_numbers_that_do_not_divide_are_read_and_said_when_written() -> None:
         (WORKED, "verl@0.9"),
         ("rlctl: 1\nmodel: {path: a}\n", "rlctl@1"),
         ("actor_rollout_ref: {rollout: {use_fire_sampling: false, name: vllm}}\n", "verl@0.4"),
-        ("reward_model: {reward_manager: dapo}\nactor_rollout_ref: {model: {path: a}}\n", "verl@0.7"),
+        ("reward_model: {reward_manager: dapo}\nactor_rollout_ref: {model: {path: a}}\n", "verl@0.8"),
         ("model: {partial_pretrain: a}\ndata: {train_files: b}\n", "verl@0.7"),
         ("model: {model_path: a}\nbuffer: {batch_size: 4}\nsynchronizer: {sync_interval: 1}\n", "trinity@0.6"),
     ],

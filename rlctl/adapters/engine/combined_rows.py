@@ -30,6 +30,7 @@ from rlctl.adapters.engine.rules import (
     converted,
     exported,
     imported,
+    trains,
 )
 from rlctl.common.messages.reasons import said
 from rlctl.common.numbers import is_number
@@ -161,7 +162,13 @@ class OneOf(FromSeveral):
             if key.name != name and key.exists(view.version) and view.written(key.name):
                 repeats = view.get(key.name) in (None, raw)
                 yield Flow(
-                    (), None, (view.path(key.name),), "mapped" if repeats else "dead", said(self.reason, name=name)
+                    (),
+                    None,
+                    (view.path(key.name),),
+                    "mapped" if repeats else "dead",
+                    said(self.reason, name=name),
+                    misleads=trains(self.to) and not repeats,
+                    instead=view.path(name),
                 )
 
     def write(self, view: Writing) -> Iterator[Out]:

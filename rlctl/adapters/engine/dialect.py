@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -31,6 +32,8 @@ class Detection:
     unknown: int
     """Leaves that this version and kind do not have."""
     leaves: int
+    unread: int = 0
+    """Leaves that set a reward, data or a loss, which this version accepts and does not read."""
 
 
 @dataclass
@@ -143,19 +146,43 @@ class Dialect:
             version: the only one that comes into question, where it is known.
             kind: the kind of file, where it is known and has a table in the version.
         """
-        leaves = [path for path, _ in document.leaves()]
+        count = sum(1 for _ in document.leaves())
         releases = [version] if version else list(reversed(self.versions))
         best: Detection | None = None
         for name, table in self._tables_of(kind, releases).items():
             for release in [item for item in releases if not table.releases_with or item in table.releases_with]:
-                missing = sum(1 for _ in unknown_keys(table, version_of(release), release, leaves))
-                if best is None or missing < best.unknown:
-                    best = Detection(release, name, missing, len(leaves))
-                if not missing:
+                missing, unread = map(len, self._lacking(document, release, name))
+                if best is None or (missing, unread) < (best.unknown, best.unread):
+                    best = Detection(release, name, missing, count, unread)
+                if not missing and not unread:
                     return best
         if best is None:
             raise TranslationError(said("{name} has no tables", name=self.name))
         return best
+
+    def as_taken(self, document: Document, release: str, kind: str) -> Document:
+        """A document as the trainer of a release takes it, which may read keys of older releases as its own."""
+        return document
+
+    def _lacking(self, document: Document, release: str, kind: str) -> tuple[list[KeyPath], list[KeyPath]]:
+        """The leaves that a release does not have, and those with a reward, data or a loss that it accepts and does not read."""
+        table, version = self.tables[kind], version_of(release)
+        leaves = dict(self.as_taken(document, release, kind).leaves())
+        unread = []
+        for path, value in leaves.items() if table.misleads else ():
+            note = table.note_for(path, version) if value else None
+            if note is not None and note.misleads and note.applies(version):
+                unread.append(path)
+        return list(unknown_keys(table, version, release, list(leaves))), unread
+
+    def deciding(self, document: Document, taken: Detection) -> KeyPath | None:
+        """The first leaf that the next newer release lacks or does not read; None if there is none, or no such release."""
+        newer, table = self.versions[self.versions.index(taken.version) + 1 :], self.tables.get(taken.kind)
+        if not newer or table is None or (table.releases_with and newer[0] not in table.releases_with):
+            return None
+        mine, more = (itertools.chain(*self._lacking(document, name, taken.kind)) for name in (taken.version, newer[0]))
+        lacking = {*more} - {*mine}
+        return next((path for path, _ in document.leaves() if path in lacking), None)
 
     def has_section(self, name: str) -> bool:
         """Whether any of its kinds of file has this top-level key."""

@@ -318,3 +318,31 @@ def row_of(table: Mapping[str, Implied], name: str) -> Implied | None:
 def scored_as(rule: str) -> str:
     """A data source whose rows verl scores by a canonical rule; empty if there is none."""
     return next((row.sources[0] for row in SCORERS if row.rule == rule), "")
+
+
+RULES: Mapping[tuple[str, str], str] = {
+    ("auto", ""): (
+        "the answer by the row's data_source: the number after the last '####' (openai/gsm8k), the last \\boxed{} (MATH), the "
+        "text after 'Answer:' with scores 1 and -1 (math_dapo, math, aime); it stops at a data_source that it does not know"
+    ),
+    ("exact_match", ""): "the whole response as text",
+    ("number", ""): "the last number",
+    ("gsm8k", ""): "the number after the last '####', as text",
+    ("boxed", ""): "the last \\boxed{}, in MATH's spellings",
+    ("dapo_math", ""): "the text after 'Answer:', as DAPO normalizes it",
+    ("geo3k", ""): "the last \\boxed{} by mathruler, with 0.1 of the score for <think>",
+    ("search_qa", ""): "the text in <answer>",
+    ("countdown", ""): "the equation in the last <answer>",
+    ("math", ""): "any expression in the response, by math-verify",
+    ("math", "verl"): "any expression in the response, by math-verify",
+    ("math", "roll"): (
+        "the last \\boxed{} or else the first formula behind </think> or, without it, behind the last empty line, by "
+        "math-verify; a response without either scores 0"
+    ),
+    (
+        "math",
+        "trinity",
+    ): "the text in <answer> or else any, by math-verify, with 0.1 more or less for <think> and <answer>",
+    ("math", "open_r1"): "the first formula, boxed ones first, by math-verify",
+}
+"""Where a canonical rule, and its ``method``, finds the answer: as each framework's own scorer does, see ``runtime/rewards``."""

@@ -641,6 +641,8 @@ class Reader:
             flow, problem = uses[0]
             note = problem or flow.note
             bucket = Bucket.DEAD if problem or flow.how == "dead" else Bucket.MAPPED
+            if flow.misleads:
+                self._tell_unread(leaf, flow.note, flow.instead)
             return Entry(dotted(leaf), bucket, value, at, (), note)
         bucket = Bucket.DERIVED if any(flow.how == "derived" for flow in live) else Bucket.MAPPED
         refers = isinstance(value, str) and "${" in value
@@ -657,11 +659,43 @@ class Reader:
         if note is None or note.kind == "carried":
             return self._carry(leaf, value, note, at)
         bucket = Bucket.DEAD if note.kind == "dead" else Bucket.UNSUPPORTED
+        if note.misleads:
+            whole = len(note.path) - 1 if note.path[-1] == "**" else len(leaf)
+            self._tell_unread(leaf, note.reason, note.read_instead(leaf), whole)
         if bucket is Bucket.UNSUPPORTED and self._silent(leaf, value):
             return Entry(name, Bucket.MAPPED, value, at, (), "the default")
         if bucket is Bucket.UNSUPPORTED and not is_secret(leaf):
             self._keep(leaf)
         return Entry(name, bucket, value, at, (), note.reason)
+
+    def _tell_unread(self, leaf: KeyPath, reason: str, read: KeyPath, whole: int | None = None) -> None:
+        """Warn of a reward, data or a loss that the framework does not read, once for a block.
+
+        Not of a key that asks for nothing, or for the value of the key that is read.
+
+        Args:
+            leaf: that is not read.
+            reason: why not.
+            read: the key that is read instead; empty if there is none.
+            whole: the length of the block's path, if a block is not read.
+        """
+        value = find(self.resolved.values, leaf)
+        view = TextView(self.table, self.version, self.resolved.values, self.options)
+        if not value or self._silent(leaf, value) or (read and view.get(dotted_key(read), ABSENT) == value):
+            return
+        left = len(leaf) - (len(leaf) if whole is None else whole)
+        key, instead = (dotted(path[: len(path) - left]) for path in (leaf, read))
+        told = finding(
+            "key-unread",
+            Level.WARNING,
+            key,
+            self.document.at(leaf),
+            framework=release(self.dialect),
+            reason=reason,
+            instead=instead or "none",
+        )
+        if not any(item.code == told.code and item.key == told.key for item in self.findings):
+            self.findings.append(told)
 
     def _carry(self, leaf: KeyPath, value: Any, note: Noted | None, at: Location) -> Entry:
         reason = note.reason if note else said("means something only in {dialect}", dialect=self.dialect.split("@")[0])

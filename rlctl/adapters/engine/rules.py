@@ -15,6 +15,7 @@ from rlctl.adapters.engine.lacking import lacking
 from rlctl.common.errors import nearest
 from rlctl.common.messages.reasons import said
 from rlctl.common.numbers import natural
+from rlctl.common.ranks import Rank, rank_of
 from rlctl.common.records import record
 from rlctl.config import Config
 from rlctl.config.fields import OTHER, Choice
@@ -146,6 +147,10 @@ class Flow:
     """For ``assumed``: the option that sets it."""
     implied: bool = False
     """Follows from a key that says something else, so that a value kept from an earlier conversion overrides it."""
+    misleads: bool = False
+    """Of a dead key: whether whoever sets it expects another reward, other data or another loss than the run has."""
+    instead: KeyPath = ()
+    """The key that is read instead of a misleading one."""
 
 
 @record
@@ -297,6 +302,11 @@ def converted(converter: Converter, value: Any, view: Reading, key: str) -> Any:
         raise BadValueError(error.args[0], key=error.key or view.path(key)) from error
 
 
+def trains(canonical: str) -> bool:
+    """Whether a canonical key is of rewards, of data or of the objective."""
+    return rank_of(canonical) is Rank.OBJECTIVE or canonical.partition(".")[0] in ("rewards", "data")
+
+
 def imported(
     convert: Converter, raw: Any, view: Reading, name: str, to: str, *, note: str = "", implied: bool = False
 ) -> Iterator[Flow]:
@@ -438,7 +448,8 @@ class Key(Rule):
             if view.get(key.name) is None and key.exists(view.version):
                 yield Flow((), None, other, "mapped", "the default")
             else:
-                yield Flow((), None, other, "dead", said("{name} decides", name=deciding.name))
+                why, read = said("{name} decides", name=deciding.name), view.path(deciding.name)
+                yield Flow((), None, other, "dead", why, misleads=trains(self.to), instead=read)
 
     def _may_be_null(self, target: DialectKey, view: Writing) -> bool:
         default = target.default_in(view.version)
@@ -818,10 +829,21 @@ class Noted:
     until: str = ""
     free: bool = False
     """Whether users name keys there themselves, so that no list of releases can hold them."""
+    misleads: bool = False
+    """Of a dead key: whether whoever sets it expects another reward, other data or another loss than the run has."""
+    instead: str = ""
+    """The key that is read instead; it ends with ``**`` as ``key`` does."""
 
     @cached_property
     def path(self) -> KeyPath:
         return split(self.key)
+
+    def read_instead(self, path: KeyPath) -> KeyPath:
+        """The key that is read instead of one of these."""
+        same = len(self.path) - 1
+        return (
+            (*split(self.instead)[:-1], *path[same:]) if self.path[-1] == "**" and self.instead else split(self.instead)
+        )
 
     def applies(self, version: Version) -> bool:
         """Whether it says something of the key in this version."""
@@ -836,6 +858,11 @@ def carried(reason: str, *keys: str, since: str = "", until: str = "", free: boo
 def dead(reason: str, *keys: str, since: str = "", until: str = "") -> list[Noted]:
     """Entries for keys that the dialect itself does not read."""
     return [Noted(key, "dead", reason, since, until) for key in keys]
+
+
+def misleading(reason: str, *keys: str, since: str = "", until: str = "", instead: str = "") -> list[Noted]:
+    """As ``dead``, of rewards, data and losses: the run trains otherwise than the key says, which is told first."""
+    return [Noted(key, "dead", reason, since, until, misleads=True, instead=instead) for key in keys]
 
 
 def unsupported(reason: str, *keys: str, since: str = "", until: str = "") -> list[Noted]:

@@ -89,6 +89,11 @@ class Table:
         return roots
 
     @cached_property
+    def misleads(self) -> bool:
+        """Whether any note is on a reward, data or a loss that is not read."""
+        return any(note.misleads for note in self.notes)
+
+    @cached_property
     def dropped(self) -> dict[KeyPath, Dropped]:
         """Canonical keys that the dialect has nothing for."""
         found: dict[KeyPath, Dropped] = {}

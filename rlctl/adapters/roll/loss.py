@@ -132,7 +132,7 @@ def _unused(view: Reading, variant: str) -> Iterator[Flow]:
         )
     for key, reason in reasons.items():
         if view.written(key):
-            yield Flow((), None, (view.path(key),), "dead", reason)
+            yield Flow((), None, (view.path(key),), "dead", reason, misleads=key == VARIANT)
 
 
 def _write_loss(view: Writing) -> Iterator[Out]:

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from rlctl.adapters.engine.rules import Noted, carried, dead, unsupported
+from rlctl.adapters.engine.rules import Noted, carried, dead, misleading, unsupported
 from rlctl.adapters.roll.reference_only_keys import UNNAMED
 
 T = "actor_train.training_args"
 HYDRA = dead("Hydra's own settings", "hydra", "hydra.**", "defaults", "defaults.**")
-GONE = dead(
-    "ROLL removed this key and ignores it",
-    "reward_norm",
-    "reward_scale",
-    "reward_shift",
-    "sft_loss_coef",
-    "positive_loss_coef",
-    "enable_response_mask",
-    "action_sep",
-    "use_turn_scores",
-    "enable_think",
-    "train_batch_size",
-    "train_env_manager.n_groups",
-    "train_env_manager.env_groups",
-    "val_env_manager.n_groups",
-    "val_env_manager.env_groups",
-)
+REMOVED = "ROLL removed this key and ignores it"
+GONE = [
+    *misleading(REMOVED, "reward_norm", "reward_scale", "reward_shift", "sft_loss_coef", "positive_loss_coef"),
+    *dead(
+        REMOVED,
+        "enable_response_mask",
+        "action_sep",
+        "use_turn_scores",
+        "enable_think",
+        "train_batch_size",
+        "train_env_manager.n_groups",
+        "train_env_manager.env_groups",
+        "val_env_manager.n_groups",
+        "val_env_manager.env_groups",
+    ),
+]
 DROPPED = [
     *dead("ROLL has no such key and ignores it: write file names with their folder", "*.data_args.dataset_dir"),
     *dead("ROLL has no such key and ignores it", "*.data_args.interleave_probs", "validation.eval_steps"),
-    *dead("a key of actor_train; ROLL ignores it here", "pg_variant", "lora_rank", "lora_alpha", "lora_target"),
+    *(
+        note
+        for name, place in (
+            ("pg_variant", ""),
+            *((f"lora_{part}", "model_args.") for part in ("rank", "alpha", "target")),
+        )
+        for note in misleading("a key of actor_train; ROLL ignores it here", name, instead=f"actor_train.{place}{name}")
+    ),
     *dead(
         "ROLL has no such key and ignores it",
         "world_size",
@@ -54,42 +60,49 @@ UNUSED = dead(
     "max_tokens_per_step",
     "env_manager_cls",
 )
-UNREAD = dead(
-    "ROLL has the key and never reads it",
-    "train_env_manager.format_penalty",
-    "val_env_manager.format_penalty",
-    "l2",
-    "use_reward_scaling",
-    "use_reward_norm",
-    "add_len_reward",
-    "use_policy_loss_type",
-    "use_topr_loss",
-    "use_topr_neg_loss_coef",
-    "postive_loss_coef",
-    "balance_length",
-    "minibatch_data_iter_num",
-    "mask_type",
-    "val_greedy",
-    "val_n_sample",
-    "dataset_filter",
-    "dataset_filter.**",
-    "use_token_reward",
-    "open_feedback_turn",
-    "dirty_data_mask",
-    "exp_mode",
-    "enable_reference",
-    "base_dir",
-    "length_profiler_dir",
-    "local_rank",
-    "rewards.*.response_filter_config",
-    "rewards.*.response_filter_config.**",
-    "reward_normalization.global_scale_factor",
-    "reward_normalization.global_shift_value",
-    "*.training_args.data_seed",
-    "*.data_args.eval_file_name",
-    "*.data_args.id",
-    "*.data_args.response",
-)
+OF_RLVR = "a key of RLVR; ROLL ignores it in agentic runs"
+NEVER = "ROLL has the key and never reads it"
+UNREAD = [
+    *misleading(
+        NEVER,
+        "train_env_manager.format_penalty",
+        "val_env_manager.format_penalty",
+        "l2",
+        "use_reward_scaling",
+        "use_reward_norm",
+        "add_len_reward",
+        "use_policy_loss_type",
+        "use_topr_loss",
+        "use_topr_neg_loss_coef",
+        "postive_loss_coef",
+        "use_token_reward",
+        "dataset_filter.**",
+        "rewards.*.response_filter_config.**",
+        "reward_normalization.global_scale_factor",
+        "reward_normalization.global_shift_value",
+    ),
+    *dead(
+        NEVER,
+        "balance_length",
+        "minibatch_data_iter_num",
+        "mask_type",
+        "val_greedy",
+        "val_n_sample",
+        "dataset_filter",
+        "open_feedback_turn",
+        "dirty_data_mask",
+        "exp_mode",
+        "enable_reference",
+        "base_dir",
+        "length_profiler_dir",
+        "local_rank",
+        "rewards.*.response_filter_config",
+        "*.training_args.data_seed",
+        "*.data_args.eval_file_name",
+        "*.data_args.id",
+        "*.data_args.response",
+    ),
+]
 CONSTANT = dead(
     "the log-probs of the weights are constants, so no gradient flows through them either way",
     "train_infer_correction.is_weight.detach",
@@ -253,7 +266,15 @@ DEAD_IN_AGENTIC = [
         "max_additional_running_prompts",
     ),
     *dead(
-        "a key of RLVR; ROLL ignores it in agentic runs",
+        OF_RLVR,
+        "difficulty_low_threshold",
+        "difficulty_high_threshold",
+        "error_max_len_threshold",
+        "global_template",
+        "reward_model.**",
+    ),
+    *misleading(
+        OF_RLVR,
         "norm_mean_type",
         "norm_std_type",
         "importance_sampling",
@@ -262,13 +283,8 @@ DEAD_IN_AGENTIC = [
         "rl_loss_coef",
         "max_len_mask",
         "difficulty_mask",
-        "difficulty_low_threshold",
-        "difficulty_high_threshold",
         "error_max_len_clip",
-        "error_max_len_threshold",
-        "global_template",
         "rewards.**",
-        "reward_model.**",
     ),
     *dead("environments bring their own data", "actor_train.data_args.**", "validation", "validation.**"),
     *dead("agentic runs validate with the training lengths", "val_prompt_length", "val_sequence_length"),

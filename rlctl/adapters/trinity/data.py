@@ -99,11 +99,11 @@ def _prompt(view: Reading, to: tuple[Any, ...], this: Task) -> Iterator[Flow]:
         )
         yield Flow((*to, "system_prompt"), this.prompt, this.prompt_keys, "derived", note, implied=True)
         if view.get("format.system_prompt", None):
-            yield Flow((), None, prompts, "dead", note)
+            yield Flow((), None, prompts, "dead", note, misleads=True)
     else:
         yield Flow((*to, "system_prompt"), this.prompt, prompts, same=this.prompt is not None)
     yield Flow((*to, "system_prompt_key"), None, ())
-    yield Flow((), None, columns, "dead", "Trinity's workflows use format.system_prompt, not a column")
+    yield Flow((), None, columns, "dead", "Trinity's workflows use format.system_prompt, not a column", misleads=True)
 
 
 def _arguments(view: Reading, this: Task) -> Iterator[Flow]:
@@ -115,7 +115,7 @@ def _arguments(view: Reading, this: Task) -> Iterator[Flow]:
         used = ((*view.path("workflow_args"), key),)
         known = key in this.row.takes
         note = "" if known else said("{names} does not read it", names=this.row.names[0])
-        yield Flow((), None, used, "mapped" if known else "dead", note)
+        yield Flow((), None, used, "mapped" if known else "dead", note, misleads=not known)
 
 
 def _sampling(view: Reading, to: tuple[Any, ...], first: Reading) -> Iterator[Flow]:

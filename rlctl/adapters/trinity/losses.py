@@ -81,6 +81,7 @@ def _read_aggregation(view: Reading) -> Iterator[Flow]:
             (inside,),
             "mapped" if same else "dead",
             "" if same else said("Trinity replaces it with {mode}", mode=mode),
+            misleads=not same,
         )
         return
     note = said(
@@ -387,7 +388,9 @@ def _read_kl_reward(view: Reading) -> Iterator[Flow]:
     keys, args = (view.path(f"{X}kl_penalty_fn"),), view.path(f"{X}kl_penalty_fn_args")
     if name != "none" and not type_of(view).in_trainer:
         yield Flow(view.to("algorithm.kl_in_reward"), None, ())
-        yield Flow((), None, (*keys, args), "dead", "Trinity reads it only if the trainer computes advantages")
+        yield Flow(
+            (), None, (*keys, args), "dead", "Trinity reads it only if the trainer computes advantages", misleads=True
+        )
         return
     if name == "none":
         yield Flow(view.to("algorithm.kl_in_reward"), None, (*keys, args))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlctl.adapters.engine.rules import Noted, carried, dead, unsupported
+from rlctl.adapters.engine.rules import Noted, carried, dead, misleading, unsupported
 from rlctl.adapters.trinity.keys import REPLACED
 
 ROLL = "explorer.rollout_model"
@@ -10,18 +10,16 @@ TC = "trainer.trainer_config"
 E = "buffer.explorer_input"
 
 ACTOR = f"{TC}.actor_rollout_ref.actor"
+OBJECTIVE = ("algorithm", "reward_model", "reward", "custom_reward_function")
+"""Blocks of ``trainer_config`` with a reward or a loss that 0.6 takes nothing from."""
 GONE = (
     "trainer",
-    "algorithm",
     "data",
-    "reward_model",
-    "reward",
-    "custom_reward_function",
     "global_profiler",
     "synchronizer",
     "critic.model",
 )
-"""Blocks of ``trainer_config`` that 0.6 takes nothing from."""
+"""Other blocks of ``trainer_config`` that 0.6 takes nothing from."""
 FROZEN = (
     "enable_preview",
     "actor_rollout_ref.hybrid_engine",
@@ -72,21 +70,26 @@ FROZEN = (
     ),
 )
 """Keys of ``trainer_config`` that 0.6 takes from its own keys instead."""
+LOSS = (
+    *(
+        f"actor_rollout_ref.actor.{name}"
+        for name in (
+            *("use_kl_loss", "loss_agg_mode", "clip_ratio", "clip_ratio_low", "clip_ratio_high"),
+            *("entropy_coeff", "kl_loss_coef", "kl_loss_type"),
+        )
+    ),
+    *(f"algorithm.{name}" for name in ("gamma", "lam", "adv_estimator", "norm_adv_by_std_in_grpo", "use_kl_in_reward")),
+    "algorithm.kl_penalty",
+    *(f"algorithm.kl_ctrl.{name}" for name in ("type", "kl_coef", "horizon", "target_kl")),
+)
+"""Parts of the loss in ``trainer_config`` that Trinity itself sets."""
 OVERWRITTEN = (
     *(
         f"actor_rollout_ref.actor.{name}"
         for name in (
             "ppo_mini_batch_size",
             "ppo_infer_max_token_len_per_gpu",
-            "use_kl_loss",
-            "loss_agg_mode",
             "rollout_n",
-            "clip_ratio",
-            "clip_ratio_low",
-            "clip_ratio_high",
-            "entropy_coeff",
-            "kl_loss_coef",
-            "kl_loss_type",
         )
     ),
     "actor_rollout_ref.ref.rollout_n",
@@ -113,9 +116,6 @@ OVERWRITTEN = (
             "resume_from_path",
         )
     ),
-    *(f"algorithm.{name}" for name in ("gamma", "lam", "adv_estimator", "norm_adv_by_std_in_grpo", "use_kl_in_reward")),
-    "algorithm.kl_penalty",
-    *(f"algorithm.kl_ctrl.{name}" for name in ("type", "kl_coef", "horizon", "target_kl")),
     "data.train_batch_size",
     "actor_rollout_ref.hybrid_engine",
     "actor_rollout_ref.actor.optim.warmup_style",
@@ -129,7 +129,7 @@ NOTES: tuple[Noted, ...] = (
         "explorer.runner_num",
         "*.*.*.task_selector.**",
     ),
-    *dead("Trinity never computes it", "data_processor.task_pipeline.priority_weights.diversity"),
+    *misleading("Trinity never computes it", "data_processor.task_pipeline.priority_weights.diversity"),
     *dead("Trinity sets it itself", "checkpoint_job_dir", "monitor.cache_dir", "log.save_dir", "cluster.total_gpu_num"),
     *dead(
         "Trinity sets it itself",
@@ -145,21 +145,27 @@ NOTES: tuple[Noted, ...] = (
         "buffer.explorer_output.**",
         "explorer.mode",
     ),
-    *dead(
-        "Trinity overwrites it with algorithm.repeat_times", f"{E}.taskset.repeat_times", f"{E}.tasksets.*.repeat_times"
+    *misleading(
+        "Trinity overwrites it with algorithm.repeat_times",
+        *(f"{E}.{place}.{name}" for place in ("taskset", "tasksets.*") for name in ("repeat_times", "rollout_args.n")),
+        instead="algorithm.repeat_times",
     ),
-    *dead(
-        "Trinity sets it itself", f"{E}.taskset.rollout_args.n", f"{E}.tasksets.*.rollout_args.n", f"{ROLL}.model_path"
-    ),
+    *dead("Trinity sets it itself", f"{ROLL}.model_path"),
     *dead("Trinity sets it from trainer.total_steps", f"{TC}.actor_rollout_ref.actor.optim.total_training_steps"),
     *dead("Trinity sets it from trainer.total_steps", f"{TC}.critic.optim.total_training_steps"),
     *dead("Trinity sets it from trainer.total_steps", f"{TC}.trainer.total_training_steps", until="0.5"),
-    *dead(
-        "Trinity overwrites it with algorithm.optimizer; from 0.6 on, this key itself decides",
-        *(f"{ACTOR}.optim.{name}" for name in (*REPLACED, "optimizer", "clip_grad")),
-        until="0.5",
+    *(
+        note
+        for name, own in {**REPLACED, "optimizer": "optimizer_type", "clip_grad": "clip_grad"}.items()
+        for note in misleading(
+            "Trinity overwrites it with algorithm.optimizer; from 0.6 on, this key itself decides",
+            f"{ACTOR}.optim.{name}",
+            until="0.5",
+            instead=f"algorithm.optimizer.{own}",
+        )
     ),
     *dead("Trinity ignores it since 0.6", *(f"{TC}.{name}" for name in FROZEN), since="0.6"),
+    *misleading("Trinity ignores it since 0.6", *(f"{TC}.{name}.**" for name in OBJECTIVE), since="0.6"),
     *dead("Trinity ignores it since 0.6", *(f"{TC}.{name}.**" for name in GONE), since="0.6"),
     *dead(
         "the same role under actor_rollout_ref decides",
@@ -171,6 +177,7 @@ NOTES: tuple[Noted, ...] = (
         *(f"{TC}.{role}.**" for role in ("model", "actor", "ref", "rollout")),
         until="0.5",
     ),
+    *misleading("Trinity sets it from its own keys", *(f"{TC}.{name}" for name in LOSS)),
     *dead("Trinity sets it from its own keys", *(f"{TC}.{name}" for name in OVERWRITTEN)),
     *dead(
         "the reference has neither gradients nor an optimizer",
@@ -211,9 +218,8 @@ NOTES: tuple[Noted, ...] = (
     *carried("arguments of Trinity's functions", "algorithm.kl_penalty_fn_args.**", "algorithm.kl_loss_fn_args.**"),
     *carried("arguments of Trinity's functions", "algorithm.entropy_loss_fn_args.**", "algorithm.kl_penalty_fn_args"),
     *carried("arguments of Trinity's functions", "algorithm.kl_loss_fn_args", "algorithm.entropy_loss_fn_args"),
-    *dead(
-        "Trinity does not use it yet", "algorithm.rollout_correction", "algorithm.rollout_correction.**", since="0.6"
-    ),
+    *misleading("Trinity does not use it yet", "algorithm.rollout_correction.**", since="0.6"),
+    *dead("an empty section", "algorithm.rollout_correction", since="0.6"),
     *carried("SFT warm-up of old Trinity releases", "algorithm.use_token_level_loss"),
     *carried("how many processes Data-Juicer works with; the rows are the same", "data_processor.*.num_process"),
     *carried("Trinity's data pipelines", "data_processor.**"),

@@ -117,7 +117,12 @@ def _read_args(view: Reading, index: int, one: Scoring) -> Iterator[Flow]:
         used = tuple((*place, "reward_fn_args", key) for place in one.places)
         if row is not None and row.takes is None:
             yield Flow(
-                (), None, used, "dead", said("{reward} takes any argument and uses none", reward=one.first.reward)
+                (),
+                None,
+                used,
+                "dead",
+                said("{reward} takes any argument and uses none", reward=one.first.reward),
+                misleads=True,
             )
         elif row is not None and key not in (row.takes or ()):
             known = ", ".join(sorted(row.takes or ())) or "none"

@@ -171,6 +171,7 @@ def _read_aggregation(view: Reading) -> Iterator[Flow]:
             used,
             "mapped" if same else "dead",
             said("verl's {loss} always uses seq-mean-token-mean", loss=loss),
+            misleads=not same,
         )
     else:
         value = view.get(key, "token-mean")

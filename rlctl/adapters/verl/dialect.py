@@ -8,7 +8,7 @@ from typing import Any
 
 from rlctl.adapters.engine.dialect import Detection, Dialect, File, Shipped, TrainerProgram
 from rlctl.adapters.engine.one_engine import tell_engines, with_one_engine
-from rlctl.adapters.engine.reading import Read, read_document
+from rlctl.adapters.engine.reading import Read, TextView, read_document
 from rlctl.adapters.engine.rules import Dropped, Noted, matches, split, version_of
 from rlctl.adapters.engine.table import Table, joined
 from rlctl.adapters.engine.tree import find
@@ -23,6 +23,7 @@ from rlctl.adapters.verl import (
     distillation,
     forks,
     launch,
+    legacy_rewards,
     notes,
     offline,
     output,
@@ -92,6 +93,11 @@ class Verl(Dialect):
             return replace(override, key=GROUPS[override.key], path=(GROUPS[override.key],))
         return override
 
+    def as_taken(self, document: Document, release: str, kind: str) -> Document:
+        """With the reward blocks that the trainer copies before it reads them."""
+        view = TextView(self.tables[kind], version_of(release), document.values, {})
+        return legacy_rewards.as_copied(document, view)[0]
+
     def read(
         self,
         document: Document,
@@ -102,25 +108,29 @@ class Verl(Dialect):
         restored: Mapping[str, Mapping[str, Any]],
     ) -> Read:
         """Read a file, with warnings of tools that its run would not use, of what it would resume from, and of a fork's keys."""
-        table = self.tables[taken.kind]
+        table, version = self.tables[taken.kind], version_of(taken.version)
+        view = TextView(table, version, document.values, options)
         fork = forks.fork_of(document, table) if taken.kind == "ppo" else None
+        seen, moves, replaced = legacy_rewards.as_copied(document, view)
         read = read_document(
             f"{self.name}@{taken.version}",
             table if fork is None else forks.with_own(table, fork),
-            version_of(taken.version),
-            document,
+            version,
+            seen,
             environment=environment,
             options=options,
             restored=restored,
             composed=self.is_composed(document),
         )
+        if moves:
+            read = legacy_rewards.in_own_keys(read, moves, replaced)
         read.report.findings += additions.refused(document, taken.kind, table, taken.version, self.versions)
         if fork is not None:
             read.report.findings[:] = forks.told(read.report, fork)
         if read.report.errors:
             read.config, read.loaded = None, None
         if taken.kind == "ppo":
-            found = [*agents.on_read(document.values, version_of(taken.version)), *output.on_read(document.values)]
+            found = [*agents.on_read(document.values, version), *output.on_read(document.values)]
             read.report.findings += [replace(item, at=document.at(split(item.key))) for item in found]
         return read
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rlctl.adapters.engine.rules import Noted, carried, dead, unsupported
+from rlctl.adapters.engine.rules import Noted, carried, dead, misleading, unsupported
+from rlctl.adapters.verl import legacy_rewards
 from rlctl.common.messages.reasons import said
 from rlctl.common.records import record
 
@@ -33,9 +34,18 @@ HYDRA = [
     *dead("verl's class for this block", "*.*.*.*.*._target_", "*.*.*.*.*.*._target_"),
 ]
 DEAD = [
-    *dead("verl accepts it and reads optim.clip_grad instead", f"{A}.grad_clip", "critic.grad_clip", since="0.8"),
+    *(
+        note
+        for root in (A, "critic")
+        for note in misleading(
+            "verl accepts it and reads optim.clip_grad instead",
+            f"{root}.grad_clip",
+            since="0.8",
+            instead=f"{root}.optim.clip_grad",
+        )
+    ),
     *dead("verl never reads it", "data.return_raw_input_ids", f"{R}.over_sample_rate"),
-    *dead("verl never reads it", f"{A}.freeze_vision_tower", since="0.8"),
+    *misleading("verl never reads it", f"{A}.freeze_vision_tower", since="0.8"),
     *dead(
         "verl never reads it",
         f"{R}.multi_turn.num_repeat_rollouts",
@@ -57,7 +67,13 @@ DEAD = [
         f"{A}.use_remove_padding",
         "actor_rollout_ref.hybrid_engine",
     ),
-    *dead("verl reads tau_pos and tau_neg of the actor itself", f"{A}.policy_loss.tau_pos", f"{A}.policy_loss.tau_neg"),
+    *(
+        note
+        for name in ("tau_pos", "tau_neg")
+        for note in misleading(
+            "verl reads tau_pos and tau_neg of the actor itself", f"{A}.policy_loss.{name}", instead=f"{A}.{name}"
+        )
+    ),
     *dead("removed in verl 0.5", f"{R}.use_fire_sampling"),
     *dead("verl's engines always answer asynchronously since 0.7", f"{R}.mode"),
     *dead("removed; the agent loop replaces it", f"{R}.multi_turn.completion_callback", f"{R}.chat_scheduler"),
@@ -220,7 +236,10 @@ RECIPES = [
     ),
     *carried("the reference's own model", "actor_rollout_ref.ref.model.override_config.**", free=True),
     *dead("verl never reads it", f"{M}.torch_dtype", f"{M}.enable_activation_offloading"),
-    *dead("verl never reads it", f"{A}.fsdp_config.grad_offload", "reward.overlong_buffer.**"),
+    *dead("verl never reads it", f"{A}.fsdp_config.grad_offload"),
+    *misleading(
+        "verl never reads it", "reward.overlong_buffer.**", instead="reward.reward_kwargs.overlong_buffer_cfg.**"
+    ),
 ]
 UNSUPPORTED = [
     *unsupported(
@@ -277,7 +296,7 @@ UNSUPPORTED = [
         "--config-dir",
     ),
 ]
-NOTES: tuple[Noted, ...] = (*HYDRA, *DEAD, *UNSUPPORTED, *CARRIED, *RECIPES)
+NOTES: tuple[Noted, ...] = (*HYDRA, *legacy_rewards.NOTES, *DEAD, *UNSUPPORTED, *CARRIED, *RECIPES)
 
 
 @record
@@ -291,7 +310,7 @@ class Ignored:
 
 LATER_IGNORED: tuple[Ignored, ...] = (
     *[
-        Ignored(f"{root}.**", "0.8", said("score with verl's default instead and silently accept {root}", root=root))
+        Ignored(f"{root}.**", "0.9", said("score with verl's default instead and silently accept {root}", root=root))
         for root in ("custom_reward_function", "reward_model", "sandbox_fusion")
     ],
     *[

@@ -129,7 +129,7 @@ def _read_sandbox(view: Reading, root: str) -> Iterator[Flow]:
 
 
 def _unused(view: Reading, roots: tuple[str, str, str], used: tuple[bool, bool, bool]) -> Iterator[Flow]:
-    """The settings of what does not score, and roots that this version no longer reads."""
+    """The settings of what does not score."""
     function, model, sandbox = roots
     by_function, by_model, by_sandbox = used
     deciding = "only the function scores" if by_function else "only the reward model scores"
@@ -144,13 +144,6 @@ def _unused(view: Reading, roots: tuple[str, str, str], used: tuple[bool, bool, 
             other = [place for place in places if place[-1] not in (*LOOP_FIELDS, "overlong_buffer")]
             if other:
                 yield Flow((), None, tuple(other), "dead", deciding if view.get(on) else said("'{on}' is off", on=on))
-    if view.version >= (0, 8):
-        reason = "verl accepts this block since 0.8 but no longer reads it: move it under 'reward'"
-        for root in ("custom_reward_function", "reward_model", "sandbox_fusion"):
-            if not view.written(root):
-                continue
-            inside = view.get(root) or {}
-            yield Flow((), None, tuple((root, name) for name in inside), "dead", reason)
 
 
 def _write(view: Writing) -> Iterator[Out]:

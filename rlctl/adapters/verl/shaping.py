@@ -122,7 +122,9 @@ def _read_overlong(view: Reading) -> Iterator[Flow]:
     if block != RECIPE and manager in DEAF_MANAGERS:
         why = said("only the reward manager {dapo} reads it, but {manager} is set", dapo=DAPO, manager=manager)
         yield Flow(view.to(SHAPING), None, ())
-        yield Flow((), None, (view.path(block), *limits), "dead", why)
+        yield Flow((), None, (view.path(f"{block}.enable"),), "dead", why, misleads=True)
+        rest = [view.path(f"{block}.{name}") for name in view.get(block) if name != "enable"]
+        yield Flow((), None, (*rest, *limits), "dead", why)
         return
     yield Flow(view.to(SHAPING), {}, (view.path(f"{block}.enable"),))
     for name, field, usual in (("len", "buffer", None), ("penalty_factor", "factor", 1.0)):

@@ -25,6 +25,13 @@ silent-difference_default = { $reason } ({ $values })
 silent-difference_engine = { $role }.engine is { $engine }, but { $framework } runs every role on the policy's engine, so { $role } uses { $policy } with its parallel sizes. Results don't change
 mini-batch-within-step = a mini-batch of { $mini } responses is written as { $step }, the responses of a step, because verl refuses a larger one
 
+other-reward = { $target } scores otherwise, so the same response can get another reward. { $source } reads { $ours }. { $target } reads { $theirs }
+    .about = The target scores responses with another rule than the source.
+    .hint = { $guide ->
+        [none] to keep the source's rule, write it as your own reward of { $target }
+       *[other] to keep the source's rule, write it as your own reward of { $target } ({ $guide })
+    }
+
 target-refuses = { $framework } refuses the written config: { $reason } ({ $source })
     .about = The target's own checks refuse the converted config.
     .hint = { $advice }

@@ -25,6 +25,13 @@ silent-difference_default = { $reason }（{ $values }）
 silent-difference_engine = { $role }.engine 是 { $engine }，而 { $framework } 让所有角色使用策略的引擎：{ $role } 用 { $policy } 及其并行度；结果不变
 mini-batch-within-step = mini-batch 的 { $mini } 条回答写成了一步的 { $step } 条，因为 verl 不接受更大的
 
+other-reward = { $target } 的打分方式不同，因此同一个回答可能得到不同的奖励。{ $source } 读取：{ $ours }。{ $target } 读取：{ $theirs }
+    .about = 目标框架用与来源不同的规则给回答打分。
+    .hint = { $guide ->
+        [none] 要保留来源的规则，请把它写成 { $target } 中您自己的奖励
+       *[other] 要保留来源的规则，请把它写成 { $target } 中您自己的奖励（{ $guide }）
+    }
+
 target-refuses = { $framework } 会拒绝写出的配置：{ $reason }（{ $source }）
     .about = 目标框架自己的检查会拒绝转换后的配置。
     .hint = { $advice }

@@ -29,6 +29,13 @@ unknown-key_canonical = unknown key '{ $key }'
        *[other] did you mean '{ $near }'?
     }
 
+key-unread = { $framework } does not read '{ $key }': { $reason }
+    .about = The file sets a reward, data or a part of the loss by a key that its framework accepts and does not read.
+    .hint = { $instead ->
+        [none] remove it
+       *[other] set '{ $instead }' instead
+    }
+
 missing-key = '{ $name }' must be set
     .about = A key that has no default is missing.
 
@@ -123,7 +130,12 @@ other-release = { $count ->
     }
     .about = The file has keys of a different release than the one it is read as.
 
-releases-differ = rlctl assumed { $framework } { $read }. The keys also fit { $framework } { $release }, which has other defaults: { $differences }
+release-assumed = rlctl assumed { $framework } { $release }, the newest release that has and reads these keys
+    .about = No release is named with --from, so that the keys of the file decide.
+release-assumed_key = rlctl assumed { $framework } { $release }, because { $newer } does not have or does not read '{ $key }'
+    .option = if it is for a newer release, name it: { $option }
+
+releases-differ = the keys also fit { $framework } { $release }, which has other defaults: { $differences }
     .about = The file fits two releases of its framework whose defaults differ.
     .option = if it is for { $framework } { $release }, add { $option }
 

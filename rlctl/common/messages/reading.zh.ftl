@@ -29,6 +29,13 @@ unknown-key_canonical = 未知的键 '{ $key }'
        *[other] 是否想写 '{ $near }'？
     }
 
+key-unread = { $framework } 不读取 '{ $key }'：{ $reason }
+    .about = 文件用一个框架接受但不读取的键设置了奖励、数据或损失的一部分。
+    .hint = { $instead ->
+        [none] 请删除它
+       *[other] 请改用 '{ $instead }'
+    }
+
 missing-key = 必须设置 '{ $name }'
     .about = 缺少没有默认值的键。
 
@@ -114,7 +121,12 @@ detected = 按 { $framework } 读取：{ $reason }
 other-release = { $count } 个键属于 { $release } 以外的版本；rlctl 按那些版本的含义读取
     .about = 文件中有其他版本的键。
 
-releases-differ = rlctl 假定这是 { $framework } { $read }。这些键也符合 { $framework } { $release }，而它的默认值不同：{ $differences }
+release-assumed = rlctl 假定这是 { $framework } { $release }，即具有并读取这些键的最新版本
+    .about = --from 没有指定版本，因此由文件中的键决定。
+release-assumed_key = rlctl 假定这是 { $framework } { $release }，因为 { $newer } 没有或不读取 '{ $key }'
+    .option = 如果它是为更新的版本写的，请指明：{ $option }
+
+releases-differ = 这些键也符合 { $framework } { $release }，而它的默认值不同：{ $differences }
     .about = 文件同时符合同一框架的两个版本，而它们的默认值不同。
     .option = 如果它是为 { $framework } { $release } 写的，请加 { $option }
 

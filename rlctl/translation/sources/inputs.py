@@ -28,6 +28,8 @@ class Input:
     """Variables that are set for this source only."""
     taken: frozenset[str] = frozenset()
     """Overrides of the command line that are in the document already, because its script passed them on."""
+    program: str = ""
+    """The program that a launch script starts, as its module or path."""
     since: str = ""
     """The first release that has the program of a launch script."""
 

@@ -113,6 +113,7 @@ def read_launch(text: str, name: str, how: Script) -> Input:
         dialect=launch.dialect or given.dialect,
         kind=given.kind or launch.known.kind,
         reason=reason,
+        program=launch.program.name,
         since=launch.known.since,
         findings=[_started(launch, how), *notes],
         environment=how.variables,
