@@ -172,6 +172,8 @@ BY_CODE: Mapping[str, Rank] = {
     "other-gradient": Rank.OBJECTIVE,
     "key-unread": Rank.OBJECTIVE,
     "other-trainer": Rank.OBJECTIVE,
+    "rows-counted": Rank.NAMES,
+    "hybrid-replicas": Rank.RESOURCES,
     "other-reward": Rank.OBJECTIVE,
     "unknown-algorithm": Rank.OBJECTIVE,
     "fork": Rank.OBJECTIVE,

@@ -23,7 +23,7 @@ SHOWN_KEYS = 3
 """Keys that a line names of several."""
 RUNTIME_CODES = frozenset({"no-equivalent"})
 """Findings on what ``rlctl launch`` does with a key; the key may be right for the framework that the file is for."""
-OF_THE_READING = frozenset({"release-assumed", "releases-differ", "rows-of-steps"})
+OF_THE_READING = frozenset({"release-assumed", "releases-differ", "rows-of-steps", "hybrid-replicas"})
 """Notes on a guess of rlctl about the source that only the user can settle; they come last."""
 CHANGED = (Bucket.UNKNOWN, Bucket.UNSUPPORTED, Bucket.APPROXIMATED)
 """Buckets of keys that the target does not say as they are, the gravest first."""

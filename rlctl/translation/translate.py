@@ -37,6 +37,7 @@ from rlctl.documents import (
     dotted,
     read_overrides,
 )
+from rlctl.planning.dataset_rows import count_rows
 from rlctl.shell.override_lists import with_quoted_home
 from rlctl.translation.annotation import annotated, missing
 from rlctl.translation.guides import with_guide
@@ -533,6 +534,7 @@ def translate_loaded(
     """Write what was read, and join the two ledgers."""
     if loaded is None:
         return Translation(None, replace(report, target=target))
+    options, counted = _with_rows(loaded, options or {})
     try:
         outcome = write_out(loaded, target, options or {})
         source = _asked(report.dialect)[0]
@@ -548,7 +550,7 @@ def translate_loaded(
         own = with_guide(own, source, outcome.file.name, loaded.config)
         written = loaded.as_written([*own, *unsupported(entries)])
         findings = [*_ranked(report.findings, entries, moves=source != outcome.file.name), *written]
-        findings += _upgraded(report, outcome.report.target)
+        findings += [*_upgraded(report, outcome.report.target), *counted]
         findings += refusals(report, outcome.file, script=(options or {}).get("format") == "sh")
         findings.sort(key=lambda finding: finding.rank.place)
         whole = Report(report.dialect, outcome.report.target, findings, entries, outcome.report.origins, report.reason)
@@ -559,6 +561,19 @@ def translate_loaded(
     except (TranslationError, ConfigError, DocumentError) as error:
         return Translation(None, replace(report, target=target, findings=[*report.findings, _not_expressible(error)]))
     return Translation(text, whole, outcome.sidecar)
+
+
+def _with_rows(loaded: Loaded, options: Mapping[str, str]) -> tuple[Mapping[str, str], list[Finding]]:
+    """The facts with the rows of the training data, if the schedule counts epochs and local files tell how many there are."""
+    schedule = loaded.config.schedule
+    in_epochs = [each.epochs for each in (schedule.evaluate_every, loaded.config.checkpoint.every) if each is not None]
+    if "dataset_rows" in options or not any((schedule.total_epochs, *in_epochs)):
+        return options, []
+    count = count_rows(loaded.config)
+    if count is None:
+        return options, []
+    told = finding("rows-counted", Level.NOTE, option=f"--assume dataset_rows={count}", count=count)
+    return {**options, "dataset_rows": str(count)}, [told]
 
 
 def _not_expressible(error: RlctlError) -> Finding:

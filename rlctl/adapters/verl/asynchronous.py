@@ -23,10 +23,13 @@ from rlctl.adapters.engine.rules import (
     Rule,
     When,
     Writing,
+    split,
 )
+from rlctl.adapters.engine.tree import find, put
 from rlctl.adapters.engine.values import Off
+from rlctl.adapters.engine.writing import Written
 from rlctl.common.messages.reasons import said
-from rlctl.common.report import Finding, Level, finding
+from rlctl.common.report import Finding, Level, Origin, OriginEntry, finding
 from rlctl.config import Config
 from rlctl.planning import arithmetic
 
@@ -34,6 +37,8 @@ ASYNC = "async_training"
 ACTOR = "actor_rollout_ref.actor"
 MINI = f"{ACTOR}.ppo_mini_batch_size"
 MODE, SEPARATE = "trainer.v1.trainer_mode", "separate_async"
+HYBRID = "actor_rollout_ref.hybrid_engine"
+"""Whether ``separate_async`` also starts engines on the GPUs that train; 0.9.1 reads it, 0.9.0 always does."""
 SYNC_STEP = "trainer.v1.separate_async.parameter_sync_step"
 TRIGGER, REQUIRED, STALENESS, PARTIAL = (
     f"{ASYNC}.{name}"
@@ -217,6 +222,23 @@ def rewritten(sources: Iterable[str], mode: str | None) -> list[Finding]:
     if mode:
         return [finding("other-trainer_mode", Level.WARNING, MODE, was=was, mode=mode, does=does)]
     return [finding("other-trainer", Level.WARNING, "trainer", was=was, does=does)]
+
+
+def replicas_beside(view: Reading) -> list[Finding]:
+    """A note that engines also start on the GPUs that train, which no other framework's split has."""
+    if view.version < (0, 9) or view.get(MODE) != SEPARATE or view.get(HYBRID, True) is False:
+        return []
+    return [finding("hybrid-replicas", Level.NOTE, MODE, hybrid=HYBRID)]
+
+
+def without_replicas(written: Written, config: Config, sources: Iterable[str]) -> None:
+    """Switch those engines off in a written file, unless the config was one of verl's."""
+    values = written.values
+    if find(values, split(MODE)) != SEPARATE or MODE in sources or config.carried_for("verl"):
+        return
+    put(values, split(HYBRID), False)
+    note = "verl would also start engines on the devices that train"
+    written.origins.append(OriginEntry(HYBRID, Origin.DEFAULTED, False, note))
 
 
 RULES: list[Rule] = [

@@ -130,7 +130,11 @@ class Verl(Dialect):
         if read.report.errors:
             read.config, read.loaded = None, None
         if taken.kind == "ppo":
-            found = [*agents.on_read(document.values, version), *output.on_read(document.values)]
+            found = [
+                *agents.on_read(document.values, version),
+                *output.on_read(document.values),
+                *asynchronous.replicas_beside(view),
+            ]
             read.report.findings += [replace(item, at=document.at(split(item.key))) for item in found]
         return read
 
@@ -170,7 +174,8 @@ class Verl(Dialect):
             written.fates.setdefault(batch.MINI, WriteOutcome()).lost = cut
         if ppo:
             written.findings += [*data.needs(given.config), *batch.needs(given.config)]
-            keys = (source.key for source in given.sources.values())
+            keys = {source.key for source in given.sources.values()}
+            asynchronous.without_replicas(written, given.config, keys)
             mode = find(written.values, parse_dotted(asynchronous.MODE))
             written.findings += asynchronous.rewritten(keys, mode if isinstance(mode, str) else None)
         return written

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlctl.adapters.engine.rules import Noted, carried, dead, misleading, unsupported
 from rlctl.adapters.verl import legacy_rewards
+from rlctl.adapters.verl.asynchronous import HYBRID
 from rlctl.common.messages.reasons import said
 from rlctl.common.records import record
 
@@ -62,11 +63,8 @@ DEAD = [
         "critic.rollout_n",
         f"{A}.use_fused_kernels",
     ),
-    *dead(
-        "verl sets it itself",
-        f"{A}.use_remove_padding",
-        "actor_rollout_ref.hybrid_engine",
-    ),
+    *dead("verl sets it itself", f"{A}.use_remove_padding"),
+    *dead("each of verl's trainers accepts one value only", HYBRID, until="0.8"),
     *(
         note
         for name in ("tau_pos", "tau_neg")
@@ -114,6 +112,7 @@ DEAD = [
     ),
 ]
 CARRIED = [
+    *carried("whether engines of separate_async also start on the GPUs that train", HYBRID, since="0.9"),
     *carried("the type of buffers under FSDP", "*.*.fsdp_config.mixed_precision.buffer_dtype"),
     *carried("old spelling of the tool's key", f"{A}.profiler.discrete", "actor_rollout_ref.ref.profiler.discrete"),
     *carried("old spelling of tokenization_sanity_check_mode", f"{R}.multi_turn.enable_tokenization_sanity_check"),

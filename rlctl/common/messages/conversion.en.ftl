@@ -32,6 +32,10 @@ other-reward = { $target } scores otherwise, so the same response can get anothe
        *[other] to keep the source's rule, write it as your own reward of { $target } ({ $guide })
     }
 
+rows-counted = rlctl counted { $count } rows in the training data, from which epochs become steps
+    .about = The schedule counts epochs, and the training data is in local files whose rows can be counted.
+    .option = if overlong prompts are dropped or the run reads other files, state the number: { $option }
+
 target-refuses = { $framework } refuses the written config: { $reason } ({ $source })
     .about = The target's own checks refuse the converted config.
     .hint = { $advice }

@@ -32,6 +32,10 @@ other-reward = { $target } 的打分方式不同，因此同一个回答可能�
        *[other] 要保留来源的规则，请把它写成 { $target } 中您自己的奖励（{ $guide }）
     }
 
+rows-counted = rlctl 数出训练数据有 { $count } 行，轮数据此换算成步数
+    .about = 计划按轮数计算，而训练数据在本地文件中，可以数出行数。
+    .option = 如果会丢弃过长的提示，或运行时读取别的文件，请给出行数：{ $option }
+
 target-refuses = { $framework } 会拒绝写出的配置：{ $reason }（{ $source }）
     .about = 目标框架自己的检查会拒绝转换后的配置。
     .hint = { $advice }

@@ -36,6 +36,10 @@ key-unread = { $framework } does not read '{ $key }': { $reason }
        *[other] set '{ $instead }' instead
     }
 
+hybrid-replicas = separate_async also starts rollout engines on the GPUs that train; rlctl and its plan place rollout on the dedicated GPUs only
+    .about = verl's separate_async starts engines on the training GPUs too, which share their memory.
+    .hint = with verl 0.9.1, { $hybrid }=false starts none there
+
 missing-key = '{ $name }' must be set
     .about = A key that has no default is missing.
 

@@ -36,6 +36,10 @@ key-unread = { $framework } 不读取 '{ $key }'：{ $reason }
        *[other] 请改用 '{ $instead }'
     }
 
+hybrid-replicas = separate_async 也会在训练用的 GPU 上启动生成引擎；rlctl 及其计划只把生成放在专用的 GPU 上
+    .about = verl 的 separate_async 也会在训练用的 GPU 上启动引擎，并共享它们的显存。
+    .hint = 在 verl 0.9.1 中，{ $hybrid }=false 不会在那里启动引擎
+
 missing-key = 必须设置 '{ $name }'
     .about = 缺少没有默认值的键。
 
