@@ -267,12 +267,14 @@ def _both(item: Difference, names: tuple[str, str], back: Back, *, own: bool = F
     key = _PLACE.sub("", item.key).removeprefix("stages.")
     why, follows = back.reasons.get(item.key, ""), CONSEQUENCES.get(key, "")
     named = item.key.replace("\\", "")
-    if own:  # the entry shows the key with this value
+    if own and item.second.value is None:
+        both = said("{target} sets no such value", target=target)
+    elif own:  # the entry shows the key with this value
         both = said("in {target}, the value is {theirs}", target=target, theirs=theirs)
     else:
         both = said(
             "{key} is {ours} in {source}, {theirs} in {target}",
-            key=said("rlctl's {key}", key=named) if of_entry and names[0] != "rlctl" else named,
+            key="what it sets" if of_entry and names[0] != "rlctl" else named,
             ours=ours,
             source=source,
             theirs=theirs,

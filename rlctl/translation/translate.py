@@ -546,7 +546,7 @@ def translate_loaded(
         entries, own = accounted(entries, before, back, told, (source, outcome.file.name))
         entries = [replace(entry, note=loaded.reason_as_written(entry.note)) for entry in entries]
         own += other_rewards(loaded, outcome.file, source)
-        own = in_source_names(own, report.dialect, loaded.config)
+        own = in_source_names(own, report.dialect, loaded)
         own = with_guide(own, source, outcome.file.name, loaded.config)
         written = loaded.as_written([*own, *unsupported(entries)])
         findings = [*_ranked(report.findings, entries, moves=source != outcome.file.name), *written]

@@ -210,7 +210,8 @@ class Reader:
         report = Report(dialect=self.dialect, findings=self.findings, accounting=self.entries)
         if config is None or report.errors:
             return Read(None, None, report)
-        loaded = Loaded(config, self.sources, self.expressions, self.comments, (self.document.name,))
+        comments = {**self._head, **self.comments}
+        loaded = Loaded(config, self.sources, self.expressions, comments, (self.document.name,))
         for path, line in links.items():
             loaded = self._linked(loaded, path, line)
         return Read(loaded.config, loaded, report, implied, self.stated)
@@ -427,12 +428,29 @@ class Reader:
             told, own = self._comments[place], flow.how == "mapped" and find(self.resolved.values, place) == flow.value
             self.comments.setdefault(flow.to, told if own else told.about(dotted(place)))
 
+    @property
+    def _head(self) -> dict[KeyPath, Comment]:
+        """The comment of the document itself: what is above its first key too, if that is a section."""
+        notes, whole = self.document.comments, self.document.comments.get((), Comment())
+        first = notes.get(tuple(self.document.values)[:1]) if self._opens_with_section else None
+        above = first.above if first is not None else ()
+        return {(): replace(whole, above=(*whole.above, *above))} if whole != Comment() or above else {}
+
+    @property
+    def _opens_with_section(self) -> bool:
+        return isinstance(next(iter(self.document.values.values()), None), Mapping)
+
     @cached_property
     def _comments(self) -> dict[KeyPath, Comment]:
         """The comments of each leaf, with those in it and, for the first leaf of a section, those of the section."""
         found: dict[KeyPath, Comment] = {}
         told: set[KeyPath] = {()}
         notes = self.document.comments
+        if self._opens_with_section and (first := tuple(self.document.values)[:1]) in notes:
+            notes = {
+                **notes,
+                first: replace(notes[first], above=()),
+            }  # the document's own, which is not of its first leaf
         for leaf, _ in self.document.leaves() if set(notes) - {()} else ():
             sections = [leaf[:length] for length in range(1, len(leaf)) if leaf[:length] not in told]
             told.update(sections)

@@ -34,6 +34,7 @@ from rlctl.adapters.engine.rules import (
     Writing,
 )
 from rlctl.adapters.engine.values import Steps, interval
+from rlctl.adapters.roll.numbers import shuffled_by_seed
 from rlctl.adapters.roll.run import NEVER, TOTAL
 from rlctl.adapters.roll.workers import data_parallel, largest_divisor, ranks, rolls_out
 from rlctl.common.errors import PlanError
@@ -508,7 +509,7 @@ SYNC: list[Rule] = [
 
 ALWAYS: list[Rule] = [
     Dropped("batch.shuffle", "ROLL always shuffles the responses of a step over its mini-batches", True, matters=True),
-    Dropped("batch.shuffle_seed", "ROLL shuffles with its `seed`"),
+    shuffled_by_seed("batch.shuffle_seed"),
     Dropped("batch.balance", "ROLL always balances tokens across ranks", True, idle=True),
     Key("ppo_epochs", "batch.ppo_epochs", 1, always=True),
     LOG_PROBS,

@@ -20,6 +20,7 @@ from rlctl.adapters.engine.rules import (
     Writing,
 )
 from rlctl.adapters.engine.values import NullReads, Partly, files_of
+from rlctl.adapters.roll.numbers import shuffled_by_seed
 from rlctl.adapters.roll.rewards import domains
 from rlctl.adapters.roll.rollout import G as TRAINING
 from rlctl.common.messages.reasons import said
@@ -419,7 +420,7 @@ ORDER: list[Rule] = [
     ),
     Dropped("data.truncation", "ROLL drops overlong prompts"),
     Dropped("data.curriculum.order", "ROLL reshuffles each epoch", "shuffle", matters=True),
-    Dropped("data.seed", "ROLL shuffles with its `seed`"),
+    shuffled_by_seed("data.seed"),
     Dropped("data.loader_workers", "ROLL loads rows in its scheduler process", idle=True),
     Dropped("data.last_batch", "ROLL cycles through its data, so no batch is incomplete", "carry"),
     Dropped("data.**", NO_KEY),

@@ -30,6 +30,7 @@ from rlctl.adapters.engine.rules import (
 )
 from rlctl.adapters.engine.values import DTYPES
 from rlctl.adapters.roll.model import ATTENTION
+from rlctl.adapters.roll.numbers import shuffled_by_seed
 from rlctl.adapters.roll.strategies import always_offloads, engine, named, sizes, unsharded
 from rlctl.adapters.roll.training_engine import training, types_of
 from rlctl.adapters.roll.workers import (
@@ -243,7 +244,7 @@ CRITIC: list[Rule] = [
     ),
     Dropped("critic.value_loss.coefficient", "ROLL's critic has its own optimizer, so its loss has no weight"),
     Dropped("critic.shuffle", "ROLL always shuffles responses over mini-batches", True, matters=True),
-    Dropped("critic.shuffle_seed", "ROLL shuffles with its `seed`"),
+    shuffled_by_seed("critic.shuffle_seed"),
     Dropped("critic.model.**", NO_KEY),
 ]
 
