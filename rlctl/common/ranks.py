@@ -175,6 +175,7 @@ BY_CODE: Mapping[str, Rank] = {
     "rows-counted": Rank.NAMES,
     "hybrid-replicas": Rank.RESOURCES,
     "other-reward": Rank.OBJECTIVE,
+    "other-observations": Rank.OBJECTIVE,
     "unknown-algorithm": Rank.OBJECTIVE,
     "fork": Rank.OBJECTIVE,
     "added-key": Rank.BREAKS,

@@ -99,6 +99,7 @@ DIFFERENCES = frozenset(
         "target-refuses",
         "uncallable-reward",
         "other-reward",
+        "other-observations",
         "other-gradient",
         "other-trainer",
         "resume-latest",

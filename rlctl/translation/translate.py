@@ -57,6 +57,8 @@ FACTS: Mapping[str, str] = {
 }
 """What ``--assume`` may state: facts that a source does not hold."""
 _NUMBERS = ("dataset_rows", "explorer_gpus")
+OF_ITS_FRAMEWORK = ("micro-batches-added", "other-observations")
+"""Notes of a reader on what its framework computes otherwise than all others."""
 
 
 def check_facts(facts: Mapping[str, str]) -> None:
@@ -572,7 +574,7 @@ def _with_rows(loaded: Loaded, options: Mapping[str, str]) -> tuple[Mapping[str,
     count = count_rows(loaded.config)
     if count is None:
         return options, []
-    told = finding("rows-counted", Level.NOTE, option=f"--assume dataset_rows={count}", count=count)
+    told = finding("rows-counted", Level.NOTE, option=option_for_fact("state dataset_rows"), count=count)
     return {**options, "dataset_rows": str(count)}, [told]
 
 
@@ -594,9 +596,7 @@ def _ranked(findings: Sequence[Finding], entries: Sequence[Entry], *, moves: boo
     """
     ranks = {entry.key: entry.rank for entry in entries}
     found = [item if item.code in BY_CODE else replace(item, ranked=ranks.get(item.key)) for item in findings]
-    return [
-        replace(item, level=Level.WARNING) if moves and item.code == "micro-batches-added" else item for item in found
-    ]
+    return [replace(item, level=Level.WARNING) if moves and item.code in OF_ITS_FRAMEWORK else item for item in found]
 
 
 def _upgraded(report: Report, target: str) -> list[Finding]:

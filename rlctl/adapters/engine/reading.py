@@ -430,11 +430,11 @@ class Reader:
 
     @property
     def _head(self) -> dict[KeyPath, Comment]:
-        """The comment of the document itself: what is above its first key too, if that is a section."""
-        notes, whole = self.document.comments, self.document.comments.get((), Comment())
-        first = notes.get(tuple(self.document.values)[:1]) if self._opens_with_section else None
-        above = first.above if first is not None else ()
-        return {(): replace(whole, above=(*whole.above, *above))} if whole != Comment() or above else {}
+        """The comment at the head, and above a first key that is a section; that of a composed config says how it was made."""
+        notes = self.document.comments
+        first = notes.get(tuple(self.document.values)[:1], Comment()) if self._opens_with_section else Comment()
+        above = (*notes.get((), Comment()).above, *first.above)
+        return {(): Comment(above)} if above and not self.composed else {}
 
     @property
     def _opens_with_section(self) -> bool:

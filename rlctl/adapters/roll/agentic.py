@@ -274,8 +274,7 @@ def _read_texts(
     if stepwise:
         kept = definition.get("history_length", 1)
         turns = max(0, kept - 1) if isinstance(kept, int) else 0
-        note = "ROLL shows the model only the earlier turns whose action was invalid; rlctl shows all earlier turns"
-        yield Flow((*to, "history_turns"), turns, (definition.at("history_length"),), "derived", note)
+        yield Flow((*to, "history_turns"), turns, (definition.at("history_length"),), "derived")
         yield Flow((*to, "history_template"), HISTORY, ())
 
 
@@ -409,10 +408,7 @@ def _write_player(view: Writing, agent: EnvironmentAgent, root: tuple[Any, ...])
     manager = STEP if stepwise else TRAJECTORY
     yield Flow((*to, "env_manager_cls"), manager, used("history_turns"), always=True)
     if agent.history_turns is not None:
-        note = "ROLL shows only earlier turns whose action was invalid"
-        yield Flow(
-            (*to, "history_length"), agent.history_turns + 1, used("history_turns"), "derived", note, always=True
-        )
+        yield Flow((*to, "history_length"), agent.history_turns + 1, used("history_turns"), "derived", always=True)
     steps = agent.max_turns or LONGEST_EPISODE
     if agent.max_turns is None:
         yield Inexpressible(

@@ -40,6 +40,8 @@ from rlctl.adapters.roll.workers import data_parallel, largest_divisor, ranks, r
 from rlctl.common.errors import PlanError
 from rlctl.common.messages.reasons import said, together
 from rlctl.common.records import record
+from rlctl.config import Config
+from rlctl.config.sections.agents import EnvironmentAgent
 from rlctl.planning import arithmetic
 
 A = "actor_train"
@@ -183,8 +185,19 @@ def longest(view: Writing) -> int:
     return config.data.max_prompt_tokens + config.rollout.max_response_tokens
 
 
+def is_stepwise(config: Config) -> bool:
+    """Whether ROLL's step-wise manager plays, which trains on each turn with its own prompt."""
+    return any(
+        isinstance(agent, EnvironmentAgent) and agent.history_turns is not None for agent in config.rollout.agents
+    )
+
+
 def _write_mini(view: Writing) -> Iterator[Out]:
     mini, step = arithmetic.mini_batch_responses(view.config), arithmetic.responses_per_step(view.config)
+    if is_stepwise(view.config):
+        step = max(
+            mini, step
+        )  # each turn of a trajectory is a sample of ROLL's, so a step may have more than it has responses
     if mini > step:
         reason = said(
             "a ROLL step has {step} responses, too few for a mini-batch of {mini}. Wrote {step}", step=step, mini=mini

@@ -37,8 +37,9 @@ from rlctl.adapters.roll.renamed_roles import spelled, spelled_notes, without
 from rlctl.common.errors import TranslationError
 from rlctl.common.messages.reasons import said
 from rlctl.common.records import record
-from rlctl.common.report import Origin, OriginEntry
+from rlctl.common.report import Level, Origin, OriginEntry, finding
 from rlctl.config import Config
+from rlctl.config.sections.agents import EnvironmentAgent
 from rlctl.documents import Document, parse_dotted
 
 UNSTARTED = {
@@ -225,6 +226,14 @@ def _keep_scored_domains(written: Written) -> None:
             del shares[name]
 
 
+ENVIRONMENTS = "custom_envs"
+
+
+def _shows_history(config: Config) -> bool:
+    """Whether an environment shows the model earlier turns, of which ROLL's step-wise manager shows others than rlctl."""
+    return any(isinstance(agent, EnvironmentAgent) and agent.history_turns for agent in config.rollout.agents)
+
+
 @record
 class Roll(Dialect):
     """ROLL, whose users write one Hydra YAML for a start script."""
@@ -254,6 +263,10 @@ class Roll(Dialect):
         """As any dialect, with keys that only other keys name told apart from those that nothing knows."""
         found = super().read(document, taken, environment=environment, options=options, restored=restored)
         explained(found.report, document)
+        if found.config is not None and _shows_history(found.config):
+            found.report.findings.append(
+                finding("other-observations", Level.NOTE, ENVIRONMENTS, document.at((ENVIRONMENTS,)))
+            )
         return found
 
     def write_one(self, given: ConfigWithOrigins, version: str, options: Mapping[str, str]) -> Written:
@@ -263,6 +276,10 @@ class Roll(Dialect):
         _keep_scored_domains(written)
         view = ConfigView(given, version_of(version), options)
         written.findings += needs(view, self.kind_for(given.config, version))
+        if _shows_history(given.config) and not any(
+            item.key.startswith(ENVIRONMENTS) for item in given.sources.values()
+        ):
+            written.findings.append(finding("other-observations", Level.WARNING, ENVIRONMENTS))
         return written
 
     def _name_teachers(self, written: Written, given: ConfigWithOrigins) -> None:

@@ -40,6 +40,9 @@ hybrid-replicas = separate_async also starts rollout engines on the GPUs that tr
     .about = verl's separate_async starts engines on the training GPUs too, which share their memory.
     .hint = with verl 0.9.1, { $hybrid }=false starts none there
 
+other-observations = ROLL's step-wise manager shows the model only the earlier turns whose action was invalid; rlctl shows all earlier turns
+    .about = ROLL and rlctl show the model different earlier turns of an environment.
+
 missing-key = '{ $name }' must be set
     .about = A key that has no default is missing.
 

@@ -40,6 +40,9 @@ hybrid-replicas = separate_async 也会在训练用的 GPU 上启动生成引擎
     .about = verl 的 separate_async 也会在训练用的 GPU 上启动引擎，并共享它们的显存。
     .hint = 在 verl 0.9.1 中，{ $hybrid }=false 不会在那里启动引擎
 
+other-observations = ROLL 的逐步管理器只向模型展示动作无效的较早轮次；rlctl 展示全部较早轮次
+    .about = ROLL 与 rlctl 向模型展示的环境较早轮次不同。
+
 missing-key = 必须设置 '{ $name }'
     .about = 缺少没有默认值的键。
 

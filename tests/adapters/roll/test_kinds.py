@@ -215,9 +215,9 @@ def test_what_silence_means_and_the_target_cannot_say_is_told_once() -> None:
     text = RLVR.replace("file_name: [math.jsonl]", "file_name: [one.jsonl, two.jsonl]")
     told = [item.message for item in convert(text, to="verl").report.findings if item.code == "silent-difference"]
     assert [
-        message for message in told if "no linear decay" in message and "train.lr_scheduler.type is linear" in message
+        message for message in told if "no linear decay" in message and "lr_scheduler_type sets is linear" in message
     ]
-    assert len([message for message in told if ".tag_key is tag" in message]) == 1
+    assert len([message for message in told if "data_args.tag sets is tag" in message]) == 1
 
 
 @pytest.mark.parametrize(
