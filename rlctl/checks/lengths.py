@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import statistics
 import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 from rlctl.checks.problem import CheckContext, Problem, problem
+from rlctl.common import own_python
 from rlctl.config import Config, to_plain
 from rlctl.documents.paths import KeyPath
 from rlctl.planning.memory import context_tokens
@@ -86,7 +86,7 @@ def _asked(config: Config) -> dict[str, Any]:
     question = json.dumps({"config": to_plain(config), "rows": ROWS})
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "rlctl.runtime.data.lengths"],
+            own_python.module("rlctl.runtime.data.lengths"),
             input=question, capture_output=True, text=True, timeout=SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:

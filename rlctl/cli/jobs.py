@@ -31,7 +31,7 @@ OfCluster = Annotated[
 EXIT_CODES = {"finished": ExitCode.OK, "stopped": ExitCode.FINDINGS, "failed": ExitCode.FAILED}
 INTERRUPTED = 130
 """What a shell says of a command that Ctrl-C ended."""
-PYTHON = ("python", "-m")
+PYTHON = ("python", "-P", "-m")
 
 
 def server_of(address: str) -> JobServer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -12,7 +11,7 @@ from typing import Annotated
 import typer
 
 from rlctl.cli import arguments, diagnostics
-from rlctl.common import packages
+from rlctl.common import own_python, packages
 from rlctl.common.errors import ExitCode
 from rlctl.common.messages.reasons import said, translated
 
@@ -73,7 +72,7 @@ def _run(*words: str, accept: ExitCode = ExitCode.OK) -> None:
     """Run an rlctl command in a process of its own, as typed; ends this command where it fails."""
     diagnostics.note("")
     diagnostics.note("$ rlctl " + " ".join(words))
-    code = _ended(subprocess.Popen([sys.executable, "-m", "rlctl", *words]))
+    code = _ended(subprocess.Popen(own_python.module("rlctl", *words)))
     if code not in (ExitCode.OK, accept):
         arguments.finish(ExitCode(code) if code in set(map(int, ExitCode)) else ExitCode.FAILED)
 

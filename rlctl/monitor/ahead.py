@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from rlctl.common import own_python
 from rlctl.monitor.log import EventLog
 from rlctl.monitor.watching import Batch, RunView
 
@@ -31,7 +32,7 @@ Batches = Iterator[tuple[EventLog, Batch]]
 @contextmanager
 def reading_ahead(folder: Path) -> Iterator[Batches]:
     """What the log of a run holds now, batch by batch, each with the log as it is after it; read from now on."""
-    command = [sys.executable, "-P", "-m", __name__, str(folder)]
+    command = own_python.module(__name__, str(folder))
     null = subprocess.DEVNULL
     try:
         process = subprocess.Popen(command, stdin=null, stdout=subprocess.PIPE, stderr=null, pipesize=PIPE_BYTES)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlctl.common import own_python
 from rlctl.common.errors import ExitCode, RunError
 from rlctl.common.messages.reasons import said
 from rlctl.common.regular_files import read_json
@@ -111,7 +111,7 @@ def begin(words: Sequence[str], output: Path) -> Launched:
     try:
         with output.open("ab") as file:
             process = subprocess.Popen(
-                [sys.executable, "-m", "rlctl", *words],
+                own_python.module("rlctl", *words),
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,

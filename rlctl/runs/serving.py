@@ -8,14 +8,13 @@ import re
 import secrets
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlctl.common import packages
+from rlctl.common import own_python, packages
 from rlctl.common.errors import ExitCode, RunError
 from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import lines_of, said
@@ -248,9 +247,7 @@ class _Source:
 
         to = self._folder / f"weights-{len(self._made)}"
         where = [str(self._run.folder.resolve()), "--to", str(to), *which, "--json"]
-        done = subprocess.run(
-            [sys.executable, "-m", "rlctl", "export", *where], capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(own_python.module("rlctl", "export", *where), capture_output=True, text=True, check=False)
         if done.returncode not in (ExitCode.OK, ExitCode.FINDINGS):
             raise RunError(
                 lines_of(

@@ -37,6 +37,7 @@ from rlctl.runtime.processes.calls import StopRequested, WorkerFailed, WorkerLos
 from rlctl.runtime.processes.environment import copies_of_logs, import_plugins
 from rlctl.runtime.processes.ray_access import (
     address_to_join,
+    job_config,
     join,
     listening,
     make_session_private,
@@ -426,7 +427,7 @@ def _init(arguments: dict[str, Any], stop: StopSwitch) -> None:
         alone = arguments["address"] == "local"
         with stop.interrupted_by(1), _in_groups_of_their_own(), listening(loopback=alone):
             if alone:
-                ray.init(**arguments)
+                ray.init(**arguments, job_config=job_config())
             else:
                 join(**arguments)
     except BaseException as error:

@@ -44,6 +44,14 @@ def import_file(file: Path, *, prefix: str, what: str) -> ModuleType:
     return module
 
 
+def import_module(name: str) -> ModuleType:
+    """Import a module by name: an installed one, else one of the working folder, whose modules hide no others."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+    return importlib.import_module(name)
+
+
 PACKAGE = "pkg://"
 """Before the name of an installed module; anything else is a file."""
 
@@ -74,7 +82,7 @@ def _module_of(path: str, where: str) -> ModuleType:
     if path.startswith(PACKAGE):
         dotted = path.removeprefix(PACKAGE).strip("/").replace("/", ".")
         try:
-            return importlib.import_module(dotted)
+            return import_module(dotted)
         except (Exception, SystemExit) as error:
             raise RunError(
                 said("{where}: importing {dotted} fails:\n{error}", where=where, dotted=dotted, error=last_lines(error))

@@ -21,7 +21,6 @@ import resource
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -30,6 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from rlctl.common import own_python
 from rlctl.common.errors import SandboxUnavailable
 from rlctl.sandbox import bubblewrap, cgroup, usage
 from rlctl.sandbox.profile import Profile
@@ -172,7 +172,7 @@ class Process:
             theirs += [options, *bubblewrap.descriptors()]
             settings: dict[str, Any] = {"env": {}, "cwd": "/"}
         else:
-            words = [sys.executable, "-I", "-S", str(REAPER), "--held", str(held_theirs)]
+            words = own_python.bare(str(REAPER), "--held", str(held_theirs))
             words += ["--keep", ",".join(map(str, pass_fds)), "--", *command]
             settings = {"env": dict(self._profile.environment), "cwd": self._profile.folder}
         self._process = subprocess.Popen(

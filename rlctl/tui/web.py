@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from rlctl.common import packages
+from rlctl.common import own_python, packages
 from rlctl.common.errors import RlctlError
 from rlctl.common.messages.reasons import said
 from rlctl.tui.language import say
@@ -173,7 +173,7 @@ def serve(words: Sequence[str], host: str, port: int) -> None:
         return answer
 
     token, pages = secrets.token_urlsafe(32), set[Page]()
-    command = [sys.executable, "-m", "rlctl", *words]
+    command = own_python.module("rlctl", *words)
     try:
         OwnPages("rlctl", host=host, port=port, title="rlctl", templates_path=PAGE).serve()
     except OSError as error:

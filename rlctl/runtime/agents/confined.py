@@ -14,7 +14,6 @@ import os
 import select
 import shutil
 import socket
-import sys
 import tempfile
 import threading
 import time
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl import sandbox
+from rlctl.common import own_python
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
 from rlctl.runtime.agents import confined_child
@@ -112,7 +112,7 @@ class Sandboxed:
 
     def _watch(self) -> None:
         fd = self._theirs.fileno()
-        command = [sys.executable, "-I", "-c", _TEXT, str(fd), self._code.mode, self._code.path, self._code.name]
+        command = own_python.isolated("-c", _TEXT, str(fd), self._code.mode, self._code.path, self._code.name)
         try:
             with sandbox.Process(command, self._code.profile(), bwrap=sandbox.find_bwrap(), pass_fds=(fd,)) as process:
                 self._theirs.close()

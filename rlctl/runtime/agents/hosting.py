@@ -27,6 +27,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
+from rlctl.common import own_python
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
 from rlctl.runtime.agents import environment_host
@@ -353,8 +354,8 @@ def _started(task: Task, memory_limit_mib: int) -> tuple[subprocess.Popen[bytes]
     (control, theirs), (channels, their_channels) = socket.socketpair(), socket.socketpair()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)}
     descriptors = (theirs.fileno(), their_channels.fileno())
-    reaper = (sys.executable, "-I", "-S", str(REAPER), "--keep", ",".join(map(str, descriptors)), "--")
-    command = (sys.executable, "-P", "-m", environment_host.__name__, *map(str, descriptors), str(memory_limit_mib))
+    reaper = own_python.bare(str(REAPER), "--keep", ",".join(map(str, descriptors)), "--")
+    command = own_python.module(environment_host.__name__, *map(str, descriptors), str(memory_limit_mib))
     with tempfile.TemporaryFile() as given:
         pickle.dump(task, given)
         given.seek(0)

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from rlctl.common import packages
+from rlctl.common import own_python, packages
 from rlctl.common.errors import RunError, nearest
 from rlctl.common.messages.reasons import said
 from rlctl.config.sections.agents import McpTool
@@ -49,8 +49,8 @@ class McpServer:
 
         if self._config.url is not None:
             return Client(self._config.url)
-        reaped = ["-I", "-S", str(REAPER), "--", *self._config.command]
-        parameters = StdioServerParameters(command=sys.executable, args=reaped, env=dict(self._config.env_vars))
+        command, *words = own_python.bare(str(REAPER), "--", *self._config.command)
+        parameters = StdioServerParameters(command=command, args=words, env=dict(self._config.env_vars))
         return Client(stdio_client(parameters, errlog=sys.__stderr__ or sys.stderr))
 
     async def _hold(self, connected: asyncio.Future[Any], ended: asyncio.Event) -> None:

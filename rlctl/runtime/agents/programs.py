@@ -22,6 +22,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
+from rlctl.common import own_python
 from rlctl.common.errors import RunError
 from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import said
@@ -134,7 +135,7 @@ class Command:
     async def _run(self, task: bytes, environment: Mapping[str, str], folder: str | None) -> tuple[int, str, str]:
         try:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", str(REAPER), "--", *self._command),
+                *own_python.bare(str(REAPER), "--", *self._command),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -305,10 +306,10 @@ class Function:
         async with self._starting:
             if self._process is not None and self._process.returncode is None:
                 return self._process
-            # -P: the modules beside program_child.py must not hide those beside the program.
-            child = (sys.executable, "-P", program_child.__file__, self._path, self._name)
+            # The modules beside program_child.py must not hide those beside the program.
+            child = own_python.file(program_child.__file__, self._path, self._name)
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", str(REAPER), "--", *child),
+                *own_python.bare(str(REAPER), "--", *child),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
+from rlctl.common.own_python import safe_children
 
 T = TypeVar("T")
 
@@ -40,9 +41,12 @@ def over_ranges(work: Callable[[int, int], T], rows: int, size: int, *, processe
     if processes <= 1:
         yield from map(work, starts, stops)
         return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_serve) as pool:
+    with safe_children():
+        pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_serve)
+        answers = pool.map(work, starts, stops)  # starts the processes
+    with pool:
         try:
-            yield from pool.map(work, starts, stops)
+            yield from answers
         except BrokenProcessPool as error:
             raise RunError(
                 said(

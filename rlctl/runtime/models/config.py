@@ -5,7 +5,6 @@ Training, reference and rollout engines read the same, so that all of them compu
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pickle import UnpicklingError
@@ -19,6 +18,7 @@ from rlctl.common.errors import RunError, nearest
 from rlctl.common.messages.reasons import said
 from rlctl.config.sections.model import Model, RopeScaling
 from rlctl.runtime.pickles import reason_of
+from rlctl.runtime.user_code import import_module
 
 MISMATCH = "ignore_mismatched_sizes"
 """What Transformers speaks of where weights have other shapes than their model."""
@@ -60,7 +60,7 @@ def import_modules(model: Model) -> None:
     """
     for name in model.import_modules:
         try:
-            importlib.import_module(name)
+            import_module(name)
         except Exception as error:
             raise RunError(
                 said(

@@ -6,7 +6,6 @@ process starts in turn, such as a reward's own processes, has the same surroundi
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import sys
@@ -19,7 +18,7 @@ from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
 from rlctl.config import Config
 from rlctl.runtime.processes.determinism import VARIABLES
-from rlctl.runtime.user_code import import_file, last_lines
+from rlctl.runtime.user_code import import_file, import_module, last_lines
 
 FOLDER, LEVEL, PLUGINS, BY_NODE = "RLCTL_WORKING_FOLDER", "RLCTL_LOG_LEVEL", "RLCTL_PLUGINS", "RLCTL_LOGS_BY_NODE"
 GENERATES = ("rollout", "reward", "agent", "auxiliary")
@@ -118,7 +117,7 @@ def import_plugins(plugins: Sequence[str]) -> None:
                 import_file(file, prefix="plugin", what=f"the plug-in {file} (runtime.plugins)")
             continue
         try:
-            importlib.import_module(plugin)
+            import_module(plugin)
         except (Exception, SystemExit) as error:
             raise RunError(
                 said(

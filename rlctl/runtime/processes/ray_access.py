@@ -13,7 +13,7 @@ import socket
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -158,6 +158,26 @@ def _token_file() -> Path:
     return Path(os.environ.get(TOKEN_PATH) or Path.home() / ".ray" / "auth_token")
 
 
+class _NotTheCurrent(list[str]):
+    """Folders without the current one."""
+
+    def extend(self, folders: Iterable[str]) -> None:
+        super().extend(folder for folder in folders if folder != str(Path.cwd()))
+
+
+def job_config() -> Any:
+    """What Ray is initialized with so that workers do not look for modules in the current folder first, before Python's own.
+
+    Ray adds that folder to the path of every worker, and has no option that leaves it out; the release of Ray is fixed. Workers
+    put it last (``environment.enter``).
+    """
+    from ray.job_config import JobConfig
+
+    config = JobConfig()
+    config._py_driver_sys_path = _NotTheCurrent()
+    return config
+
+
 def join(address: str, **arguments: Any) -> None:
     """Join the cluster at an address, with the token that there is.
 
@@ -176,7 +196,7 @@ def join(address: str, **arguments: Any) -> None:
     written: list[str] = []
     try:
         with _kept_stderr(written):
-            ray.init(address=address, **arguments)
+            ray.init(address=address, **arguments, job_config=job_config())
     except Exception as error:
         raise (
             refused(what, error, "".join(written))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 
 from rlctl.common.errors import RunError, nearest_and
 from rlctl.common.messages.reasons import said
-from rlctl.runtime.user_code import import_file, last_lines
+from rlctl.runtime.user_code import import_file, import_module, last_lines
 
 PACKAGE, FILE = "pkg://", "file://"
 """verl's prefixes: ``pkg://package.module``, or a file."""
@@ -58,7 +56,7 @@ def file_of(path: str) -> Path:
 def _import_module(path: str) -> ModuleType:
     name = path.removeprefix(PACKAGE).strip("/").replace("/", ".")
     try:
-        return importlib.import_module(name)
+        return import_module(name)
     except (Exception, SystemExit) as error:
         raise RunError(
             said("importing the reward's module {name} fails:\n{error}", name=name, error=last_lines(error))

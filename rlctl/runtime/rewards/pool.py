@@ -38,6 +38,7 @@ from typing import Self
 
 import psutil
 
+from rlctl.common import own_python
 from rlctl.common.errors import RlctlError, RunError
 from rlctl.common.messages.reasons import said
 from rlctl.runtime.processes.process_group import end_group, status_of
@@ -294,9 +295,9 @@ def _start(scorer: Scorer, log: Path | None) -> _Child:
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if log else os.dup(2)
     try:
         logged = ("--log", str(log), "--log-bytes", str(LOG_BYTES)) if log else ()
-        reaper = (sys.executable, "-I", "-S", str(REAPER), "--keep", str(descriptor), *logged, "--")
+        reaper = own_python.bare(str(REAPER), "--keep", str(descriptor), *logged, "--")
         process = subprocess.Popen(
-            [*reaper, sys.executable, "-P", "-m", "rlctl.runtime.rewards.child", str(descriptor)],
+            [*reaper, *own_python.module("rlctl.runtime.rewards.child", str(descriptor))],
             pass_fds=(descriptor,),
             stdin=subprocess.DEVNULL,
             stdout=output,

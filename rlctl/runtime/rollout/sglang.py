@@ -20,7 +20,6 @@ import os
 import queue
 import socket
 import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -36,6 +35,7 @@ import torch
 import torch.multiprocessing
 from transformers import AutoConfig
 
+from rlctl.common import own_python
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
 from rlctl.runtime.models.routers import routed_layers
@@ -81,9 +81,9 @@ class SglangServer:
         """
         port = _free_port()
         self.url = f"http://127.0.0.1:{port}"
-        line = [*(program or (sys.executable, "-m", "sglang.launch_server"))]
+        line = [*(program or own_python.module("sglang.launch_server"))]
         line += command_line({**arguments, "host": "127.0.0.1", "port": port})
-        with_parent = [sys.executable, "-I", "-S", "-c", _WITH_PARENT]
+        with_parent = own_python.bare("-c", _WITH_PARENT)
         seen = None if gpus is None else {**os.environ, "CUDA_VISIBLE_DEVICES": gpus}
         self._process = subprocess.Popen(
             [*with_parent, *line], stdin=subprocess.DEVNULL, start_new_session=True, env=seen

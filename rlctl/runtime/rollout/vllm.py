@@ -26,6 +26,7 @@ import torch
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
+from rlctl.common.own_python import safe_children
 from rlctl.runtime.rollout.by_response import CLOSED, ByResponse
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.randomness import STREAM, stream_keys
@@ -338,7 +339,10 @@ def _start(arguments: Mapping[str, Any]) -> Any:
         # Without a context an engine would run 128 requests at a time on any GPU, in batches of 2,048 tokens.
         configuration = EngineArgs(**arguments).create_engine_config(UsageContext.LLM_CLASS)
         _check_kernels(configuration.model_config)
-        engine = LLMEngine.from_vllm_config(configuration, disable_log_stats=bool(arguments.get("disable_log_stats")))
+        with safe_children():
+            engine = LLMEngine.from_vllm_config(
+                configuration, disable_log_stats=bool(arguments.get("disable_log_stats"))
+            )
     except (ValueError, TypeError, OSError, ImportError) as error:
         reason = str(error).strip()
         raise RunError(

@@ -221,12 +221,14 @@ def test_a_token_that_is_not_there_is_told_before_ray_ends_the_process(
 
 
 ACTOR = """
-import sys
+import os, sys
 import ray
 from rlctl.runtime.processes import ray_access
+os.chdir(here := os.environ["HOME"])
 ray_access.join(sys.argv[1], log_to_driver=False)
 class Worker:
     def answer(self):
+        assert here not in sys.path, sys.path
         return "answered"
 print("ACTOR", ray.get(ray.remote(Worker).remote().answer.remote(), timeout=60))
 """
@@ -234,6 +236,9 @@ print("ACTOR", ray.get(ray.remote(Worker).remote().answer.remote(), timeout=60))
 
 @pytest.mark.ray
 def test_a_cluster_without_tokens_is_joined_without_the_token_of_this_home(home: Path) -> None:
-    """Its head could not call a process that uses one, and would end the actors of that process."""
+    """Its head could not call a process that uses one, and would end the actors of that process.
+
+    Its workers look for no modules in the current folder.
+    """
     with cluster(home, **{ray_access.MODE: "disabled"}) as (address, _, _):
         assert answer(ACTOR, address)["ACTOR"] == "ACTOR answered"

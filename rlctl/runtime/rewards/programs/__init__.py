@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rlctl import sandbox
+from rlctl.common import own_python
 from rlctl.common.errors import RunError, SandboxUnavailable
 from rlctl.common.messages.reasons import said
 from rlctl.runtime.rewards.programs.apart import Split, split
@@ -196,7 +196,7 @@ def _run_apart(program: SandboxedProgram, parts: Split, limits: Limits, isolatio
 
 def _start(text: str, profile: sandbox.Profile, isolation: Isolation, stdin: str, *fds: int) -> sandbox.Process:
     return sandbox.Process(
-        [sys.executable, "-I", "-c", _TEXTS[text], *map(str, fds)],
+        own_python.isolated("-c", _TEXTS[text], *map(str, fds)),
         profile,
         bwrap=sandbox.find_bwrap() if isolation == "namespaces" else "",
         stdin=stdin.encode("utf-8", "replace"),
