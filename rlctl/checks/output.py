@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rlctl.checks.problem import CheckContext, Problem, problem
-from rlctl.common.filenames import expanded, is_there
+from rlctl.common.filenames import expanded, fit, is_there, unfit
+from rlctl.common.quoting import word
 from rlctl.common.secrets import is_secret_name
 from rlctl.config import Config
 from rlctl.config.inspect import secrets
@@ -76,4 +77,11 @@ def secret_names(config: Config, surroundings: CheckContext) -> Iterator[Problem
             yield problem("secret-in-name", path, value=value)
 
 
-RULES = (checkpoints, trackers, literal_secrets, secret_names)
+def run_names(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
+    """The run's name can be that of its folder, and of a job."""
+    name = config.run.name
+    if why := unfit(name):
+        yield problem("run-name", ("run", "name"), [(("run", "name"), fit(name))], value=word(name), reason=why)
+
+
+RULES = (checkpoints, trackers, literal_secrets, secret_names, run_names)

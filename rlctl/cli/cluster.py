@@ -12,9 +12,11 @@ import typer
 from rlctl.cli import arguments, diagnostics, output
 from rlctl.cli.commands import command, group
 from rlctl.cli.launch import checked
+from rlctl.common import quoting
 from rlctl.common.errors import UsageError
 from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import said
+from rlctl.common.terminal import UNSEEN_IN_LINE
 
 if TYPE_CHECKING:
     from rlctl.config import Loaded
@@ -102,6 +104,11 @@ def slurm(
         raise UsageError(
             said("--memory {memory!r} is not an amount of memory", memory=memory),
             hint="expected a size such as 512G, or 0 for all memory of a node",
+        )
+    if unseen := next((option for option in options if UNSEEN_IN_LINE.search(option)), None):
+        raise UsageError(
+            said("--sbatch {option!r} contains a line end or a control character", option=unseen),
+            hint="pass one option a time: --sbatch=--partition=gpu",
         )
     text = script(
         Batch(
@@ -207,6 +214,9 @@ def kuberay(
         diagnostics.note(
             "the worker pods have no memory limit; --memory SIZE sets one, which also limits Ray's object store"
         )
+    if package.files:
+        files = ", ".join(package.sources[name] for name in sorted(package.files))
+        diagnostics.note(said("the manifest includes the files {files}", files=files))
     for place in package.places:
         diagnostics.note(said("the pods need {place}", place=place))
     if package.variables:
@@ -261,4 +271,4 @@ def _write(text: str, out: Path | None, *, force: bool, executable: bool, then: 
         output.text(text)
         return
     output.file(out, text, force=force, executable=executable)
-    diagnostics.note(said("written: {out}; {then} {out}", out=out, then=then))
+    diagnostics.note(said("written: {out}; {then} {out}", out=quoting.word(out), then=then))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,7 @@ from typing import Annotated
 import typer
 
 from rlctl.cli import arguments, completion, diagnostics, folders, output
+from rlctl.common import quoting
 from rlctl.common.errors import ExitCode, UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS
 from rlctl.common.messages import text as message
@@ -144,6 +144,8 @@ def convert(
         output.data({**result.as_data(), "text": text})
     elif text is not None and out is None:
         output.text(text)
+        if output.is_changed(text):
+            diagnostics.note("the terminal shows other characters than the text has; -o FILE writes the text")
     diagnostics.accounting(result.report, verbose=verbose)
     for line in () if json else closing(result.report.target, text, out, refused=refused and result.text is not None):
         diagnostics.note(line)
@@ -159,7 +161,7 @@ def closing(target: str, content: str | None, out: Path | None, *, refused: bool
     name = target.partition("@")[0]
     file = out if out is not None else Path(f"{name}.yaml")
     runner = "" if name == "rlctl" or name not in RUNNERS else f" --runner {name}"
-    command = f"rlctl check {shlex.quote(str(file))}{runner}"
+    command = f"{quoting.command(['rlctl', 'check', file])}{runner}"
     if out is None:
         return [message("convert-next_stdout", file=file, command=command)]
     return [message("convert-wrote", file=file), message("convert-next", command=command)]

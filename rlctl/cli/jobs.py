@@ -6,7 +6,6 @@ alone: the run goes on, since its controller is not here.
 
 from __future__ import annotations
 
-import shlex
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rlctl.cli import arguments, diagnostics, layout, output, progress
+from rlctl.common import quoting
 from rlctl.common.errors import ExitCode, RunError, UsageError
 from rlctl.common.messages.reasons import said, spoken
 
@@ -133,7 +133,7 @@ def tell_needs(package: Package, variables: Sequence[str] | dict[str, str]) -> N
     """Say what travels, and what the cluster must have."""
     from rlctl import __version__
 
-    files = ", ".join(sorted(package.files))
+    files = ", ".join(package.sources[name] for name in sorted(package.files))
     if files:
         diagnostics.note(
             said("the job includes rlctl {version}, the config and {files}", version=__version__, files=files)
@@ -179,7 +179,7 @@ def watch(server: JobServer, identity: str, *, detach: bool = False, json: bool 
 def _tell_handles(server: JobServer, run: Job) -> None:
     for word, what in (("follow", "follow it"), ("stop", "end it")):
         title = layout.padded(f"{spoken(what)}:", 12)
-        diagnostics.note(f"  {title} rlctl runs {word} {shlex.quote(run.run)} --address {shlex.quote(server.url)}")
+        diagnostics.note(f"  {title} rlctl runs {word} {quoting.word(run.run)} --address {quoting.word(server.url)}")
 
 
 def show(server: JobServer, *, json: bool) -> None:
@@ -216,7 +216,7 @@ def stop(server: JobServer, name: str, *, now: bool) -> None:
     diagnostics.note(
         said(
             "{run} ends {when}; resume it with: rlctl runs resume {run} --address {url}",
-            run=job.run,
+            run=quoting.word(job.run),
             when="now" if now else "after its current step",
             url=server.url,
         )
@@ -245,7 +245,7 @@ def resume(
     if running:
         raise RunError(
             said("run {run} is running: job {id}", run=running[0].run, id=running[0].id),
-            hint=said("rlctl runs follow {name} --address {url}", name=name, url=server.url),
+            hint=said("rlctl runs follow {name} --address {url}", name=quoting.word(name), url=server.url),
         )
     folder = known[0].folder if known else name.rstrip("/")
     command = [*PYTHON, "rlctl", "runs", "resume", folder, "--address", "auto", *flags]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlctl.common.errors import DocumentError, Location
 from rlctl.common.messages.reasons import said
-from rlctl.common.terminal import safe
+from rlctl.common.terminal import escaped, safe
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,6 +30,11 @@ def text(content: str) -> None:
     if not content.endswith("\n"):
         content += "\n"
     _write(safe(content) if sys.stdout.isatty() else content)
+
+
+def is_changed(content: str) -> bool:
+    """Whether ``text`` shows it in another form, because a terminal reads it."""
+    return sys.stdout.isatty() and safe(content) != content
 
 
 def _write(content: str) -> None:
@@ -59,12 +64,12 @@ def data(value: Any) -> None:
 
 def line(value: Any) -> None:
     """Write plain data as one line of JSON, for readers that take one record at a time."""
-    text(json.dumps(_strict(value), ensure_ascii=False, default=str, allow_nan=False))
+    text(escaped(json.dumps(_strict(value), ensure_ascii=False, default=str, allow_nan=False)))
 
 
 def as_json(value: Any) -> str:
     """Plain data as strict JSON text; numbers that JSON has not (``inf``, ``nan``) become text."""
-    return json.dumps(_strict(value), indent=2, ensure_ascii=False, default=str, allow_nan=False)
+    return escaped(json.dumps(_strict(value), indent=2, ensure_ascii=False, default=str, allow_nan=False))
 
 
 def _strict(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlctl.cli import arguments, diagnostics, layout, output, plan_text
+from rlctl.common import quoting
 from rlctl.common.errors import ExitCode, PlanError
 from rlctl.common.messages import text
 
@@ -107,7 +107,9 @@ def plan(
         told = [*(["--from", dialect] if dialect else []), *(["--trace"] if trace else [])]
         told += [word for text_ in assignments for word in ("--set", text_)]
         told += [word for text_ in variables for word in ("--env", text_)]
-        diagnostics.note(text("plan-next", command=shlex.join(["rlctl", "launch", *inputs, *told, "--plan", str(out)])))
+        diagnostics.note(
+            text("plan-next", command=quoting.command(["rlctl", "launch", *inputs, *told, "--plan", str(out)]))
+        )
 
 
 def refusals(loaded: Loaded, cluster: Cluster | None, runner: str) -> list[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from rlctl.cli import arguments, completion, diagnostics, output
 from rlctl.cli.commands import command, group
+from rlctl.common import quoting
 from rlctl.common.messages.reasons import said, spoken, translated
 
 app = group(
@@ -78,4 +78,4 @@ def write(
 
     path = out or Path(f"{name}.yaml")
     output.file(path, presets.text(name), force=force)
-    diagnostics.note(said("wrote {path}; next: rlctl check {file}", path=path, file=shlex.quote(str(path))))
+    diagnostics.note(said("wrote {path}; next: rlctl check {file}", path=path, file=quoting.word(str(path))))

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from rlctl.cli import arguments, diagnostics
-from rlctl.common import own_python, packages
+from rlctl.common import own_python, packages, quoting
 from rlctl.common.errors import ExitCode
 from rlctl.common.messages.reasons import said, translated
 
@@ -71,7 +71,7 @@ def _preset_file(name: str) -> str:
 def _run(*words: str, accept: ExitCode = ExitCode.OK) -> None:
     """Run an rlctl command in a process of its own, as typed; ends this command where it fails."""
     diagnostics.note("")
-    diagnostics.note("$ rlctl " + " ".join(words))
+    diagnostics.note("$ " + quoting.command(["rlctl", *words]))
     code = _ended(subprocess.Popen(own_python.module("rlctl", *words)))
     if code not in (ExitCode.OK, accept):
         arguments.finish(ExitCode(code) if code in set(map(int, ExitCode)) else ExitCode.FAILED)

@@ -11,6 +11,7 @@ import typer
 from rlctl.cli import arguments, completion, diagnostics, jobs, layout, output, progress, summary
 from rlctl.cli.commands import command, group
 from rlctl.cli.launch import EXIT_CODES
+from rlctl.common import quoting
 from rlctl.common.errors import ExitCode, UsageError
 from rlctl.common.messages import text
 from rlctl.common.messages.reasons import said, spoken, translated
@@ -131,7 +132,7 @@ def follow(
                 if json:
                     output.line(event)
     except KeyboardInterrupt:
-        diagnostics.note(said("the run continues: rlctl runs follow {folder}", folder=info.folder))
+        diagnostics.note(said("the run continues: rlctl runs follow {folder}", folder=quoting.word(info.folder)))
         raise
     info = runs.find(str(info.folder), folder)
     diagnostics.note(f"{spoken(info.status)}: {info.folder}" + (f"\n  {translated(info.cause)}" if info.cause else ""))
@@ -174,7 +175,7 @@ def stop(
             "{name} ends {when}; resume it with: rlctl runs resume {folder}",
             name=info.name,
             when=when,
-            folder=info.folder,
+            folder=quoting.word(info.folder),
         )
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import typer
 
 from rlctl.cli import arguments, diagnostics, progress
 from rlctl.cli.doctor import memory_gib
+from rlctl.common import quoting
 from rlctl.common.errors import ExitCode, UsageError
 from rlctl.common.messages.reasons import said, translated
 
@@ -43,7 +43,7 @@ def offer(words: Sequence[str]) -> None:
         ("launch --cpu", "the config scaled down to the CPU cores; shows what changes and asks"),
     )
     for command, what in ways:
-        diagnostics.note(said("  rlctl {command} {names}", command=command, names=shlex.join(words)))
+        diagnostics.note(said("  rlctl {command} {names}", command=command, names=quoting.command(words)))
         diagnostics.note(f"      {translated(what)}")
 
 

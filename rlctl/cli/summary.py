@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlctl.cli import diagnostics, layout, progress
+from rlctl.common import quoting
 from rlctl.common.errors import RlctlError
 from rlctl.common.messages import text
 from rlctl.common.messages.reasons import translated
@@ -80,7 +80,7 @@ def ending(result: RunResult) -> str:
 
 def next_steps(status: str, folder: Path) -> list[str]:
     """What can be done with a run that ended so, or goes on."""
-    run = shlex.quote(str(folder))
+    run = quoting.word(str(folder))
     steps = [_step("show", f"rlctl runs show {run}")]
     if status == "running":
         steps.append(_step("follow", f"rlctl runs follow {run}"))

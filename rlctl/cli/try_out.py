@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rlctl.cli import arguments, diagnostics, output, progress, scaled
+from rlctl.common import quoting
 from rlctl.common.messages import text
 from rlctl.common.messages.reasons import said, spoken, translated, with_values
 
@@ -102,7 +102,7 @@ def try_out(
     for stage, metrics in result.metrics.items():
         diagnostics.note(f"{stage}: {'  '.join(progress.headline(metrics))}")
     diagnostics.note(said("it took {duration}; nothing was kept", duration=progress.duration(result.seconds)))
-    diagnostics.note(said(NEXT_AFTER_TINY if tiny else "next: rlctl launch {words}", words=shlex.join(words)))
+    diagnostics.note(said(NEXT_AFTER_TINY if tiny else "next: rlctl launch {words}", words=quoting.command(words)))
 
 
 def _tiny(

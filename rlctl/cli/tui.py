@@ -13,7 +13,7 @@ import typer
 
 from rlctl.cli import arguments
 from rlctl.cli.arguments import RUNS
-from rlctl.common import packages
+from rlctl.common import packages, quoting
 from rlctl.common.errors import UsageError
 from rlctl.common.filenames import is_file, is_folder
 from rlctl.common.language import VARIABLE
@@ -132,7 +132,10 @@ def _run(target: str, folder: Path) -> Path | None:
     places = [place for place in (Path(target), folder / target) if is_folder(place)]
     found = next((place for place in places if any(is_file(place / name) for name in RUN_FILES)), None)
     if found is None and is_folder(target):
-        hint = said("name a run, a file or a preset; rlctl tui --folder {target} lists the runs in it", target=target)
+        hint = said(
+            "name a run, a file or a preset; rlctl tui --folder {target} lists the runs in it",
+            target=quoting.word(target),
+        )
         raise UsageError(said("{target} is a folder without run.json, so it is not a run", target=target), hint=hint)
     return found
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import secrets
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import rlctl
-from rlctl.common import packages
+from rlctl.common import packages, quoting
 from rlctl.common.errors import MissingDependency, RunError, nearest
 from rlctl.common.messages.reasons import said
 from rlctl.runtime.processes.ray_access import refused, use_token
@@ -47,6 +47,8 @@ _TALKATIVE = (
     "ray._private.runtime_env.packaging",
 )
 """Loggers of Ray's client that tell of every upload."""
+_NO_ID = re.compile(r"[^A-Za-z0-9._-]")
+"""Characters that the id of a job, which is part of addresses and of names of files, does not have."""
 _OVERRIDES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 """Variables that Ray's client would take an address from, whatever it is told."""
 
@@ -120,10 +122,10 @@ class JobServer:
         with _told("the job cannot be submitted"):
             return _once_an_agent_answers(
                 lambda: self._client.submit_job(
-                    entrypoint=shlex.join(command),
+                    entrypoint=quoting.command(command),
                     runtime_env=environment,
                     metadata={RUN: run, FOLDER: folder} if run else {},
-                    submission_id=f"rlctl-{run or 'helper'}-{secrets.token_hex(4)}",
+                    submission_id=f"rlctl-{_NO_ID.sub('_', run)[:40] or 'helper'}-{secrets.token_hex(4)}",
                 )
             )
 
@@ -204,7 +206,7 @@ class JobServer:
                 raise RunError(
                     said(
                         "`{command}` was not finished after {within:g} s on {url}: job {identity}",
-                        command=shlex.join(command),
+                        command=quoting.command(command),
                         within=within,
                         url=self.url,
                         identity=identity,
@@ -215,7 +217,7 @@ class JobServer:
         if job.status != "finished":
             lines = output.rpartition("Running entrypoint for job")[2].strip().splitlines()[1:]
             last = "\n".join(lines[-5:]) or job.message
-            command_line = shlex.join(command)
+            command_line = quoting.command(command)
             raise RunError(said("`{command}` failed on {url}: {last}", command=command_line, url=self.url, last=last))
         return output
 

@@ -1,7 +1,7 @@
 """What travels with a run to machines that do not see this one's files: its config, and the code that the config names.
 
-Three kinds of key hold a path. Code and templates (``SHIPPED``) go with the run: a Python file with the modules beside it, as
-an import of them needs. Data, models and folders (``PLACES``) are expected where the run goes, by an absolute path, a URL or
+Three kinds of key hold a path. Code and templates (``SHIPPED``) go with the run: a Python file with the modules next to
+it that it imports. Data, models and folders (``PLACES``) are expected where the run goes, by an absolute path, a URL or
 a name on a hub. All others are no paths. Values that come from the environment stay ``${oc.env:...}``; so do secrets.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rlctl.checks.sources import looks_local
+from rlctl.cluster.modules import needed
 from rlctl.common.errors import RunError
 from rlctl.common.filenames import expanded, is_there
 from rlctl.common.messages.reasons import lines_of, said
@@ -85,6 +86,8 @@ class Package:
     """The folder that the files will be in, on the machines of the run."""
     files: Mapping[str, bytes] = field(default_factory=dict)
     """By their name in that folder."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """The local file that each of them is."""
     places: tuple[str, ...] = ()
     """``key: path`` of what must be there already."""
     variables: tuple[str, ...] = ()
@@ -133,9 +136,9 @@ def pack(loaded: Loaded, *, home: str | None = None) -> Package:
         put_at(plain, path, f"{home}/{name}")
     plain["runtime"]["ray"]["address"] = None
     text = write_yaml(symbolic(_with(loaded, config_from(plain), changed)))
-    needed = sorted({name for name, default in _VARIABLE.findall(text) if not default})
+    variables = sorted({name for name, default in _VARIABLE.findall(text) if not default})
     places = tuple(f"{dotted(path)}: {value}" for path, value in _paths(loaded.config, _is_place) if _is_path(value))
-    return Package(text, home, shipped.files, places, tuple(needed))
+    return Package(text, home, shipped.files, shipped.sources, places, tuple(variables))
 
 
 def _with(loaded: Loaded, config: Config, changed: Mapping[KeyPath, str]) -> Loaded:
@@ -202,6 +205,7 @@ class _Shipped:
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
+        self.sources: dict[str, str] = {}
         self._folders: dict[Path, int] = {}
         self._size = 0
 
@@ -209,7 +213,7 @@ class _Shipped:
         """The name of what a value names, brought along; empty where it names nothing on this machine."""
         source = expanded(value.removeprefix("file://")).absolute()
         try:
-            found = list(_with_its_modules(source))
+            found = list(needed(source))
         except (OSError, ValueError):
             return ""
         number = self._folders.setdefault(source.parent, len(self._folders))
@@ -227,18 +231,5 @@ class _Shipped:
                         hint="move the file into a folder with only the modules that it imports",
                     )
                 self.files[name] = file.read_bytes()
+                self.sources[name] = str(file)
         return f"{number}/{source.name}" if found else ""
-
-
-def _with_its_modules(source: Path) -> Iterator[Path]:
-    """A file; of Python, also the modules and packages beside it; of a folder, its Python files."""
-    if source.is_dir():
-        yield from sorted(source.rglob("*.py"))
-    elif source.is_file():
-        yield source
-        if source.suffix == ".py":
-            for beside in sorted(source.parent.iterdir()):
-                if beside.suffix == ".py" and beside.is_file() and beside != source:
-                    yield beside
-                elif (beside / "__init__.py").is_file() and beside.name != "rlctl":
-                    yield from sorted(beside.rglob("*.py"))

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlctl.cluster.machines import Machines
+from rlctl.common import quoting
+from rlctl.documents.yaml_write import comment_line
 
 
 @dataclass(frozen=True)
@@ -65,16 +66,15 @@ def script(batch: Batch) -> str:
     ]
     ray = f"--num-cpus={machines.worker_cpus} --num-gpus={machines.gpus_per_node}"
     return _SCRIPT.format(
-        run=batch.run,
-        machines=machines,
+        head=comment_line(f"Run {batch.run} on {machines}. Written by `rlctl cluster slurm`; submit it with sbatch."),
         directives="\n".join(f"#SBATCH {directive}" for directive in directives),
-        path=shlex.quote(batch.path),
-        directory=shlex.quote(batch.directory),
+        path=quoting.word(batch.path),
+        directory=quoting.word(batch.directory),
         setup="".join(f"{line}\n" for line in batch.setup),
-        folder=shlex.quote(batch.folder),
+        folder=quoting.word(batch.folder),
         token=_TOKEN if batch.authenticate else "",
         ray=ray,
-        launch=shlex.join(batch.launch),
+        launch=quoting.command(batch.launch),
     )
 
 
@@ -94,7 +94,7 @@ export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH="$run/ray-token"
 
 _SCRIPT = """\
 #!/bin/bash
-# Run {run} on {machines}. Written by `rlctl cluster slurm`; submit it with sbatch.
+{head}
 {directives}
 set -u
 

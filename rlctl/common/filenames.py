@@ -1,6 +1,6 @@
 """What the name of a file says: whether there is one or a folder, its ending, whose ``~`` it has, and which names may be configs.
 
-Standard library only.
+The standard library, and the reasons of messages.
 """
 
 from __future__ import annotations
@@ -8,6 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+
+from rlctl.common.messages.reasons import said
+from rlctl.common.terminal import UNSEEN_IN_LINE
 
 YAML_ENDINGS = (".yaml", ".yml")
 SCRIPT_ENDINGS = (".sh", ".bash")
@@ -18,6 +21,37 @@ MOST_LOOKED_AT = 20_000
 """Names after which no further folder is looked into."""
 NO_CONFIGS = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "env", "wandb", "checkpoints"})
 """Folders that hold no configs of the user's."""
+
+
+LONGEST_NAME = 255
+"""Bytes of a file's name."""
+_NAMES = "/"
+"""Between the names of a path."""
+
+
+def unfit(name: str) -> str:
+    """Why a folder should not be named so, if a config says it; empty if it may. Folders in folders, as in ``a/b``, are fine."""
+    if not name.strip():
+        return "it is empty"
+    if UNSEEN_IN_LINE.search(name) or not name.isprintable():
+        return "it contains a line end, a control character or another one that cannot be seen"
+    if name.startswith("-"):
+        return "it starts with '-', as options of commands do"
+    if name.startswith(("/", "~")):
+        return said("it starts with {sign!r}, so the folder would be somewhere else", sign=name[0])
+    parts = name.split(_NAMES)
+    if not {".", ".."}.isdisjoint(parts):
+        return "a part of it is '.' or '..', so the folder would be somewhere else"
+    if any(len(part.encode()) > LONGEST_NAME for part in parts):
+        return said("a part of it is longer than {most} bytes", most=LONGEST_NAME)
+    return ""
+
+
+def fit(name: str) -> str:
+    """The nearest name that a folder may have."""
+    seen = "".join(letter if letter.isprintable() else "_" for letter in UNSEEN_IN_LINE.sub("_", name))
+    parts = [part.encode()[:LONGEST_NAME].decode(errors="ignore") for part in seen.strip("/~ ").split(_NAMES)]
+    return _NAMES.join(part for part in parts if part not in ("", ".", "..")).lstrip("-").strip() or "run"
 
 
 def is_file(name: Path | str) -> bool:

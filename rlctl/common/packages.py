@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import shlex
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from rlctl.common import quoting
 from rlctl.common.errors import MissingDependency
 from rlctl.common.messages.reasons import said, together
 
@@ -184,11 +184,11 @@ def _command(chosen: str, installer: str, origin: str) -> str:
     url = found.get("url", "")
     if "dir_info" in found:
         editable = "-e " if found["dir_info"].get("editable") else ""
-        return f"{command} {editable}{shlex.quote(unquote(urlsplit(url).path) + chosen)}"
+        return f"{command} {editable}{quoting.word(unquote(urlsplit(url).path) + chosen)}"
     if "vcs_info" in found:
         revision = found["vcs_info"].get("requested_revision")
         url = f"{found['vcs_info']['vcs']}+{url}{f'@{revision}' if revision else ''}"
-    return f"{command} {shlex.quote(f'rlctl{chosen} @ {url}' if url else f'rlctl{chosen}')}"
+    return f"{command} {quoting.word(f'rlctl{chosen} @ {url}' if url else f'rlctl{chosen}')}"
 
 
 def _not_installed(why: str) -> MissingDependency:

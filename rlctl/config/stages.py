@@ -11,8 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from rlctl.common.errors import ConfigError
+from rlctl.common.filenames import fit, unfit
+from rlctl.common.messages.reasons import said
+from rlctl.common.quoting import word
 from rlctl.common.records import record
-from rlctl.common.report import Finding
+from rlctl.common.report import Finding, Level
 from rlctl.config.build import build_config, config_from
 from rlctl.config.dump import to_plain
 from rlctl.config.fields import Choice
@@ -100,12 +103,21 @@ def resolve_stages(config: Config) -> tuple[list[Stage], list[Finding]]:
         if built is not None:
             continues = index > 0 and "path" not in body.get("model", {})
             stages.append(Stage(str(change.get("name", f"stage{index + 1}")), built, continues))
+        if why := unfit(str(change.get("name", "stage"))):
+            findings.append(_misnamed(str(change["name"]), why, index))
     return stages, findings
 
 
 def _in_stage(problem: Finding, index: int) -> Finding:
     place = f"stages[{index}]"
     return replace(problem, message=f"{place}: {problem.message}", key=f"{place}.{problem.key}", at=None)
+
+
+def _misnamed(name: str, why: str, index: int) -> Finding:
+    """A name that cannot be that of the folder with the stage's checkpoints."""
+    key = f"stages[{index}].name"
+    message = said("{key} is {name}: {why}", key=key, name=word(name), why=why)
+    return Finding("stage", Level.ERROR, message, key, hint=said("set {key} to {name}", key=key, name=fit(name)))
 
 
 def combine(parts: Sequence[tuple[str, Config]]) -> Config:

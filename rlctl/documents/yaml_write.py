@@ -11,6 +11,7 @@ from typing import Any
 
 from rlctl.common.errors import DocumentError, Location
 from rlctl.common.messages.reasons import said
+from rlctl.common.terminal import UNSEEN
 from rlctl.documents.document import Comment, holds_mapping
 from rlctl.documents.paths import KeyPath, dotted
 from rlctl.documents.scalars import needs_quotes
@@ -22,9 +23,9 @@ _MAX_DEPTH = 100
 _MAX_KEY = 1000  # a YAML reader gives up on a key of more than 1024 characters
 _PLAIN = re.compile(r"(?:[^\W_]|[_/.$(^\\+~<=;])(?:[^\x00-\x20\x7f-\xa0:#]|:(?=[^\s])|(?<=[^\s])#| (?=[^\s#]))*")
 _FLOW_UNSAFE = re.compile(r"[\[\]{},:?]")
-_UNPRINTABLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_UNPRINTABLE = re.compile(rf"[\t\ud800-\udfff\ufffe\uffff]|{UNSEEN.pattern}")
 _BLOCK = re.compile(r"[^\s](?:[^\n]|\n(?! +(?:\n|\Z)))*\n*")
-_BREAKS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]+")
+_BREAKS = re.compile(rf"(?:[\n\ud800-\udfff\ufffe\uffff]|{UNSEEN.pattern})+")
 
 
 def write_yaml(
@@ -250,7 +251,7 @@ def _is_plain(value: str, *, in_flow: bool) -> bool:
 
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def block_text(value: str, indent: int) -> list[str] | None:

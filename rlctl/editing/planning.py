@@ -160,7 +160,10 @@ class Before:
 
 def before(config: Config) -> Before:
     """The run of the same name, if there is one."""
-    folder = folder_of(config)
+    try:
+        folder = folder_of(config)
+    except RlctlError:  # a name that no run has, which the checks tell of
+        return Before()
     if not is_there(folder / "run.json"):
         return Before()
     try:

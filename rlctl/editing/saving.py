@@ -15,12 +15,12 @@ from typing import Any
 from rlctl.adapters.engine.tree import GONE, changed_leaves
 from rlctl.common.errors import RlctlError, UsageError
 from rlctl.common.messages.reasons import said
+from rlctl.common.quoting import word
 from rlctl.config import Loaded, to_plain
 from rlctl.config.inspect import settings
 from rlctl.documents import KeyPath, dotted, edit_yaml, read_yaml
 from rlctl.documents.overrides_write import Change
 from rlctl.editing.variables import WORD, default_of, is_plain, uses_variable
-from rlctl.shell.write import bash_word
 from rlctl.translation.rendering import write_out
 from rlctl.translation.sources import Input, Script, gather_text, is_script
 from rlctl.translation.translate import read_input
@@ -292,11 +292,11 @@ def _in_script(
         if value is GONE:
             continue
         key = dotted(path)
-        word = bash_word(Change(path, value, prefixes.get(key, "")).text())
+        written = word(Change(path, value, prefixes.get(key, "")).text(), lines=True)
         if (found := _line_of(lines, key, used)) is not None:
-            lines[found] = _override(key).sub(word.replace("\\", r"\\"), lines[found])
+            lines[found] = _override(key).sub(written.replace("\\", r"\\"), lines[found])
         else:
-            added.append(word)
+            added.append(written)
     if added:
         if (last := _last_override(lines, used)) is None:
             raise UsageError(

@@ -10,19 +10,29 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common.errors import RunError
+from rlctl.common.filenames import fit, unfit
 from rlctl.common.messages.reasons import said
+from rlctl.common.quoting import word
 from rlctl.common.secrets import redacted
 from rlctl.common.whole_files import write_whole
 from rlctl.config import Config, Loaded, live_expressions, load, put_at, to_file
 from rlctl.config.inspect import marked_secrets, secrets
-from rlctl.config.reveal import at_home
 from rlctl.documents import read_text, read_yaml, write_yaml
 from rlctl.planning.plan import Plan
 
 
 def folder_of(config: Config) -> Path:
-    """The run folder that a config names."""
-    return Path(at_home(config.run.folder)) / config.run.name
+    """The run folder that a config names.
+
+    Raises:
+        RunError: it would be another place.
+    """
+    if why := unfit(config.run.name):
+        raise RunError(
+            said("run.name is {name}: {why}", name=word(config.run.name), why=why),
+            hint=said("pass --name {name}", name=word(fit(config.run.name))),
+        )
+    return Path(config.run.folder) / config.run.name
 
 
 def make_folder(folder: Path) -> None:

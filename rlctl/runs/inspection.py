@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from rlctl.common import quoting
 from rlctl.common.errors import RunError, nearest
 from rlctl.common.filenames import is_file, is_there
 from rlctl.common.messages.reasons import said
@@ -304,7 +305,7 @@ def _running(run: RunInfo) -> RunInfo:
     if run.status != "running":
         raise RunError(
             said("run {name} is not running; it is {status}", name=run.name, status=run.status),
-            hint=said("rlctl runs show {name} shows how it ended", name=run.name),
+            hint=said("rlctl runs show {name} shows how it ended", name=quoting.word(run.name)),
         )
     return run
 
@@ -316,5 +317,8 @@ def remove(run: RunInfo) -> None:
         RunError: it is running.
     """
     if run.status == "running":
-        raise RunError(said("run {name} is running", name=run.name), hint=said("rlctl runs stop {name}", name=run.name))
+        raise RunError(
+            said("run {name} is running", name=run.name),
+            hint=said("rlctl runs stop {name}", name=quoting.word(run.name)),
+        )
     shutil.rmtree(run.folder)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlctl.common import own_python
+from rlctl.common import own_python, quoting
 from rlctl.common.errors import ExitCode, RunError
 from rlctl.common.messages.reasons import said
 from rlctl.common.regular_files import read_json
@@ -118,7 +118,9 @@ def begin(words: Sequence[str], output: Path) -> Launched:
                 start_new_session=True,
             )
     except OSError as error:
-        raise RunError(said("rlctl {names} cannot be started: {error}", names=" ".join(words), error=error)) from error
+        raise RunError(
+            said("rlctl {names} cannot be started: {error}", names=quoting.command(words), error=error)
+        ) from error
     return Launched(tuple(words), output, began, process)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from rlctl.common import quoting
 from rlctl.common.errors import RunError
 from rlctl.common.filenames import is_there
 from rlctl.common.messages.reasons import lines_of, said
@@ -159,7 +160,7 @@ def resume(
     if run.status == "running":
         raise RunError(
             said("run {name} is running (process {pid} on {host})", name=run.name, pid=run.pid, host=run.host),
-            hint=said("rlctl runs follow {name}", name=run.name),
+            hint=said("rlctl runs follow {name}", name=quoting.word(run.name)),
         )
     if run.status == "finished":
         raise RunError(
@@ -383,7 +384,7 @@ def _refuse_other(folder: Path, config: Config) -> None:
         raise RunError(said("run {name} is finished: {folder}", name=info.name, folder=folder), hint=new)
     changed = differences(read_config(folder), config)
     if changed:
-        goes_on = said("rlctl runs resume {folder} resumes it with its own config", folder=folder)
+        goes_on = said("rlctl runs resume {folder} resumes it with its own config", folder=quoting.word(folder))
         there = "from a checkpoint of it with checkpoint.resume=path and checkpoint.resume_path"
         raise RunError(
             lines_of(

@@ -45,6 +45,7 @@ _FILES = re.compile(r"[*?]|\[[^\]]+\]")
 _BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "e": "\x1b"}
 _CODE = re.compile(r"x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}")
+_BYTES = re.compile(r"(?:\\(?:x[0-9a-fA-F]{1,2}|[0-7]{1,3}))+")
 _OTHER_HOME = re.compile(r"~[+-](?:/|\Z)")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*=")
 _MAX_DEPTH = 50
@@ -555,6 +556,10 @@ def _ansi(source: str, position: int, at: Location, parts: list[_Part]) -> int:
     position += 2
     while position < len(source) and source[position] != "'":
         if source[position] == "\\" and position + 1 < len(source):
+            if (run := _BYTES.match(source, position)) is not None and (letters := _decoded(run[0])):
+                text += letters
+                position = run.end()
+                continue
             position += 1
             if (code := _CODE.match(source, position)) is not None:
                 if (character := _character(code[0])) is None:
@@ -568,6 +573,15 @@ def _ansi(source: str, position: int, at: Location, parts: list[_Part]) -> int:
         position += 1
     parts.append(Piece(text, at))
     return position + 1
+
+
+def _decoded(run: str) -> str:
+    """What ``\\xe2\\x82\\xac`` stands for; empty if the bytes are no text."""
+    codes = [int(code[1:], 16) if code[0] == "x" else int(code, 8) for code in run.split("\\")[1:]]
+    try:
+        return bytes(codes).decode() if all(codes) else ""
+    except ValueError:
+        return ""
 
 
 def _character(code: str) -> str | None:

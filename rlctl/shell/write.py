@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+from rlctl.common.quoting import in_double, word
 from rlctl.common.records import record
+from rlctl.common.terminal import UNSEEN
 from rlctl.documents.overrides_write import Change, hydra_escaped, hydra_string
 
-_SAFE = re.compile(r"[\w@%+:,./^=-]+", re.ASCII)
 _ENV = re.compile(r"\$\{oc\.env:\s*(?P<name>[A-Za-z_]\w*)\s*(?P<end>[,}])", re.ASCII)
 _DECODED = re.compile(r"\$\{oc\.decode:\s*(\$\{oc\.env:.*\})\s*\}", re.DOTALL)
 _QUOTED = re.compile(r"""\s*(?P<quote>['"])(?P<text>[^'"\\]*)(?P=quote)\s*""")
@@ -57,20 +58,6 @@ def _default(text: str) -> Pieces:
     return pieces(text.strip())
 
 
-def bash_word(text: str) -> str:
-    """A text as one word of bash that means exactly it."""
-    if _SAFE.fullmatch(text):
-        return text
-    key, equals, value = text.partition("=")
-    if equals and _SAFE.fullmatch(key) and "'" not in value:
-        return f"{key}='{value}'"
-    return f"'{text}'" if "'" not in text else f'"{_in_double(text)}"'
-
-
-def _in_double(text: str) -> str:
-    return re.sub(r'([\\"$`])', r"\\\1", text)
-
-
 def bash_override(change: Change, *, number: float | None = None, keep: bool = False) -> str:
     """An override as one word of bash.
 
@@ -81,14 +68,21 @@ def bash_override(change: Change, *, number: float | None = None, keep: bool = F
         keep: leave interpolations to Hydra, so that bash never sees a value.
 
     A variable without a default in a text is left to Hydra: the script can then be read, and started for ``--cfg job``,
-    without it. So is one inside another resolver, which would receive what bash puts there instead of a text. Only a decoded
-    variable is what bash gives Hydra: it parses the word.
+    without it. So are those of a text with characters that show nothing: bash has no escapes beside variables. So is one inside
+    another resolver, which would receive what bash puts there instead of a text. Only a decoded variable is what bash gives
+    Hydra: it parses the word.
     """
     decoded = _DECODED.fullmatch(change.value) if isinstance(change.value, str) and number is not None else None
     cut = pieces(decoded[1] if decoded else change.value) if isinstance(change.value, str) else ()
     inside = _is_inside(change.value) and not (decoded and len(cut) == 1)
-    if keep or inside or not _has_environment(change.value) or (number is None and _needs(change.value)):
-        return bash_word(change.text())
+    if (
+        UNSEEN.search(change.text())
+        or keep
+        or inside
+        or not _has_environment(change.value)
+        or (number is None and _needs(change.value))
+    ):
+        return word(change.text(), lines=True)
     if number is not None and len(cut) == 1 and isinstance(cut[0], Env):
         given = cut[0] if cut[0].default is not None else Env(cut[0].name, (str(number),))
         return _word(f"{change.key}=", _expanded(given, ""))
@@ -101,7 +95,7 @@ def bash_override(change: Change, *, number: float | None = None, keep: bool = F
         return f"\0{len(marks) - 1}\0"
 
     parts = re.split("\0([0-9]+)\0", change.text(spell))
-    whole = "".join(marks[int(part)] if place % 2 else _in_double(part) for place, part in enumerate(parts))
+    whole = "".join(marks[int(part)] if place % 2 else in_double(part) for place, part in enumerate(parts))
     return f'"{whole}"'
 
 
@@ -146,7 +140,7 @@ def _lacks(env: Env) -> bool:
 
 
 def _piece(piece: str | Env, quote: str) -> str:
-    return _in_double(hydra_escaped(piece, quote)) if isinstance(piece, str) else _expanded(piece, quote)
+    return in_double(hydra_escaped(piece, quote)) if isinstance(piece, str) else _expanded(piece, quote)
 
 
 def _expanded(env: Env, quote: str) -> str:
@@ -156,7 +150,7 @@ def _expanded(env: Env, quote: str) -> str:
     text = "".join(
         _expanded(piece, quote)
         if isinstance(piece, Env)
-        else re.sub(r"}", r"\\}", _in_double(hydra_escaped(piece, quote) if quote else piece))
+        else re.sub(r"}", r"\\}", in_double(hydra_escaped(piece, quote) if quote else piece))
         for piece in env.default
     )
     return "${" + env.name + ":-" + text + "}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rlctl import runs
+from rlctl.common import quoting
 from rlctl.common.errors import RlctlError
 from rlctl.common.filenames import is_folder
 from rlctl.runs.launching import Launched
@@ -31,18 +31,18 @@ def still_running(runs_folder: Path, watched: set[Path], launched: Sequence[Laun
     running = [info for info in found if info.status == "running"]
     told = say("{name} is still running. Watch it: {watch}    Stop it: {stop}")
     for info in running[:MOST]:
-        folder = shlex.quote(str(info.folder))
-        yield told.format(name=info.name, watch=f"rlctl tui {folder}", stop=f"rlctl runs stop {folder}")
+        watch, stop = (quoting.command(["rlctl", *words, info.folder]) for words in (["tui"], ["runs", "stop"]))
+        yield told.format(name=info.name, watch=watch, stop=stop)
     if len(running) > MOST:
         more = len(running) - MOST
         told = say("1 more run is still running. List it: {command}")
         told = told if more == 1 else say("{count} more runs are still running. List them: {command}")
-        yield told.format(count=more, command=f"rlctl runs list --folder {shlex.quote(str(runs_folder))}")
+        yield told.format(count=more, command=quoting.command(["rlctl", "runs", "list", "--folder", runs_folder]))
     pids = {info.pid for info in running}
     starting = say("{command} is still starting (process {pid}). Its output: {output}")
     for one in launched:
         if one.exit_code is None and one.process.pid not in pids:
-            command = f"rlctl {shlex.join(one.words)}"
+            command = quoting.command(["rlctl", *one.words])
             yield starting.format(command=command, pid=one.process.pid, output=one.output)
 
 

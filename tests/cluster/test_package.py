@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,12 @@ BASE: dict[str, Any] = {
 def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with a reward, what it imports, and what it does not."""
     (tmp_path / "tools" / "deep").mkdir(parents=True)
-    for name in ("reward.py", "helper.py", "tools/__init__.py", "tools/deep/more.py"):
+    (tmp_path / "other").mkdir()
+    for name in ("helper.py", "tools/__init__.py", "tools/deep/more.py", "secret_plans.py", "other/__init__.py"):
         (tmp_path / name).write_text(f"# {name}\n")
+    (tmp_path / "reward.py").write_text(
+        "def score():\n    import helper\n\n    importlib.import_module('tools.deep.more')\n"
+    )
     (tmp_path / "train.parquet").write_bytes(b"\0" * 100)
     (tmp_path / "chat.jinja").write_text("{{ messages }}")
     monkeypatch.chdir(tmp_path)
@@ -61,6 +66,37 @@ def test_code_goes_with_its_modules_and_is_found_where_it_arrives(code: Path, tm
     job_entrypoint.place(there / "files", there / "home")
     job_entrypoint.place(there / "files", there / "home")
     assert (there / "home" / "0" / "tools" / "deep" / "more.py").read_text() == "# tools/deep/more.py\n"
+
+
+def test_files_that_nothing_imports_stay_here(code: Path) -> None:
+    made = packed(rewards=[{"type": "function", "path": "reward.py"}])
+    assert {Path(source).relative_to(code).as_posix() for source in made.sources.values()} == {
+        "reward.py", "helper.py", "tools/__init__.py", "tools/deep/more.py"
+    }  # fmt: skip
+    assert set(made.sources) == set(made.files)
+
+
+@pytest.mark.parametrize("link", ["reward.py", "helper.py", "tools", "tools/deep", "tools/deep/more.py"])
+def test_a_link_out_of_the_folder_is_refused(code: Path, tmp_path_factory: Any, link: str) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (code / link).rename(elsewhere / "moved")
+    (code / link).symlink_to(elsewhere / "moved")
+    with pytest.raises(RunError, match=rf"{link}\S* is a link to .*moved\S*, which is outside of"):
+        packed(rewards=[{"type": "function", "path": "reward.py"}])
+
+
+def test_a_link_within_the_folder_is_followed(code: Path) -> None:
+    (code / "helper.py").rename(code / "real.py")
+    (code / "helper.py").symlink_to("real.py")
+    made = packed(rewards=[{"type": "function", "path": "reward.py"}])
+    assert made.files["0/helper.py"] == b"# helper.py\n"
+
+
+def test_a_folder_of_code_that_is_too_odd_to_read_is_packed(code: Path) -> None:
+    os.mkfifo(code / "pipe.py")
+    (code / "helper.py").write_text("(" * 10_000 + "import pipe")
+    made = packed(rewards=[{"type": "function", "path": "reward.py"}], runtime={"plugins": [str(code)]})
+    assert "0/pipe.py" not in made.files
 
 
 def test_the_home_of_the_files_is_that_of_their_content(code: Path) -> None:

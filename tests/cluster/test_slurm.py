@@ -21,6 +21,7 @@ import pytest
 
 from rlctl.cluster.machines import Machines
 from rlctl.cluster.slurm import Batch, duration, script
+from rlctl.common.terminal import UNSEEN_IN_LINE
 from rlctl.config import to_plain
 from tests.runtime.conftest import marked, task  # noqa: F401 - a fixture
 from tests.waiting import until
@@ -224,3 +225,27 @@ def test_the_run_is_trained_on_a_ray_that_the_script_starts(task: Any, tmp_path:
     while (left := marked(mark)) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert left == [], "Ray ends with the job"
+
+
+HOSTILE = (
+    "x\ntouch {mark} #",
+    "x'; touch {mark}; '",
+    "$(touch {mark})",
+    "x\r\x1b]0;t\x07\n#SBATCH --uid=0\ntouch {mark}",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_of_a_config_or_a_path_is_run(batch: Batch, tmp_path: Path, text: str) -> None:
+    hostile = text.format(mark=tmp_path / "mark")
+    written = script(
+        replace(batch, run=hostile, folder=hostile, directory=str(tmp_path), path=hostile, launch=["true", hostile])
+    )
+    head, _, body = written.partition("set -u")
+    assert all(line.startswith("#") for line in head.strip().splitlines())
+    assert not any(line.startswith("#SBATCH --uid") for line in head.splitlines())
+    only_launch = "\n".join(line for line in body.splitlines() if line.startswith(("export PATH", "run=", "true ")))
+    subprocess.run(["bash", "-c", f"{only_launch}\nwait"], cwd=tmp_path, timeout=30, check=False)
+    subprocess.run(["bash", "-n"], input=written, text=True, check=True)
+    assert not (tmp_path / "mark").exists()
+    assert UNSEEN_IN_LINE.search(written.replace("\n", "")) is None

@@ -92,3 +92,12 @@ def test_a_wrong_key_is_named_with_its_stage() -> None:
 def test_one_part_needs_no_stages() -> None:
     config = config_from(BASE)
     assert combine([("a", config)]) == config
+
+
+@pytest.mark.parametrize("name", ["../../elsewhere", "", "-rf", "/tmp/x", "a\nb"])
+def test_a_stage_is_not_named_so_that_its_checkpoints_are_elsewhere(name: str) -> None:
+    config = config_from({**BASE, "stages": [{"name": name}]})
+    (finding,) = resolve_stages(config)[1]
+    assert (finding.code, finding.key) == ("stage", "stages[0].name")
+    with pytest.raises(ConfigError, match="stages"):
+        stages_of(config)

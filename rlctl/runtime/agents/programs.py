@@ -22,7 +22,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
-from rlctl.common import own_python
+from rlctl.common import own_python, quoting
 from rlctl.common.errors import RunError
 from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import said
@@ -327,7 +327,7 @@ class Function:
                         where=self._where,
                         errors=_shown(self._errors.decode(errors="replace")),
                     ),
-                    hint=said("run python {path} to see why", path=self._path),
+                    hint=said("run python {path} to see why", path=quoting.word(self._path)),
                 )
             self._process = process
             self._reading = asyncio.create_task(self._read(process))

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rlctl.common import quoting
 from rlctl.common.errors import RunError, nearest, nearest_and
 from rlctl.common.messages.reasons import said
 from rlctl.config.sections.data import DataSource
@@ -291,7 +292,7 @@ def _load_hub(name: str, source: DataSource, key: str) -> Dataset:
                     "set {key}.path to a file, or download it once on a machine with network access (hf download "
                     "--repo-type dataset {name})",
                     key=key,
-                    name=name,
+                    name=quoting.word(name),
                 ),
             ) from error
     return _choose_split(found, source, key)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rlctl.common import quoting
 from rlctl.common.errors import MissingDependency, RunError
 from rlctl.common.messages.reasons import said
 from rlctl.config.sections.model import Model
@@ -70,7 +71,7 @@ def _no_tokenizer(key: str, name: str, error: Exception, *, online: bool) -> Run
         hint=said(
             "set {key} to a local folder, or download it once on a machine with network access (hf download {name})",
             key=key,
-            name=name,
+            name=quoting.word(name),
         ),
     )
 

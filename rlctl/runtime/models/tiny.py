@@ -25,6 +25,7 @@ from transformers import (
 )
 from transformers.utils.logging import disable_progress_bar
 
+from rlctl.common import quoting
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
 from rlctl.runtime.models.vision import auto_class
@@ -184,7 +185,7 @@ def architecture_of(name: str, *, trust_remote_code: bool) -> tuple[dict[str, An
             hint=said(
                 "download these files (not the weights) into a folder and set model.path to it: hf download {name} "
                 "--exclude '*.safetensors' --local-dir FOLDER",
-                name=name,
+                name=quoting.word(name),
             ),
         )
     family = family_of(name)

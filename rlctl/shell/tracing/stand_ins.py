@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from rlctl.common import quoting
 from rlctl.sandbox import PATH, Mount
 
 FOLDER, RECORD = "/run/trace", "/run/trace/record"
@@ -63,7 +63,7 @@ def _fixing(variables: Mapping[str, str]) -> str:
     """Assignments that bash repeats before each command."""
     if not variables:
         return ""
-    values = "; ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+    values = "; ".join(f"{name}={quoting.word(value)}" for name, value in variables.items())
     return f"rlctl_fixed() {{ {values}; }}\ntrap rlctl_fixed DEBUG\nset -o functrace\n"
 
 
