@@ -29,6 +29,7 @@ from rlctl.common.ranks import BY_CODE
 from rlctl.common.records import record
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding, option_for_fact
 from rlctl.common.report_lines import framework
+from rlctl.common.secrets import WITHHELD
 from rlctl.config import EDITED, Loaded, set_keys, to_plain
 from rlctl.documents import (
     Comment,
@@ -261,6 +262,8 @@ def read_input(
     except (DocumentError, TranslationError) as error:
         refuse_text(given.document.text, given.document.name, error)
         raise
+    names = (each.params.get("variable") for each in (*secrets, *given.findings) if each.code == "secret")
+    environment |= {str(name): WITHHELD for name in names if name}
     plain = _without_kept(document)
 
     def read_as(taken: Detection) -> Read:

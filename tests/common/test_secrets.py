@@ -95,3 +95,60 @@ def test_a_finding_shows_no_secret() -> None:
     assert "hunter2" not in found.message
     changed = replace(found, message="ftp://user:hunter2@host cannot be read")
     assert "hunter2" not in changed.message
+
+
+URLS = [
+    "https://b.s3.amazonaws.com/t.parquet?X-Amz-Credential=A&X-Amz-Signature=deadbeefcafe01234",
+    "https://a.blob.core.windows.net/c/t.parquet?sv=2022&sig=abcDEF123%2Bxyz%3D",
+    "https://storage.googleapis.com/b/t?X-Goog-Signature=abcdef0123",
+    "https://h/x?access_token=abcdefgh12",
+]
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_a_url_that_opens_something_is_a_secret(url: str) -> None:
+    assert is_secret("path", url)
+    shown = without_secrets(f"cannot read {url} (401)")
+    assert shown == f"cannot read {url.partition('?')[0]}?*** (401)"
+    assert url.rpartition("=")[2] not in redacted(f"data: {url}\n")
+    assert not is_secret("path", url.partition("?")[0] + "?${oc.env:SIGNED}")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cookie", "session=abc"), ("MYSQL_PWD", "hunter2"), ("DB_PASS", "hunter-2"), ("REDISCLI_AUTH", "s3cret-x"),
+        ("headers.Authorization", "Basic dXNlcjpwYXNz"), ("x", "Bearer abcdefghijklmnop123456"), ("account_key", "abc123=="),
+        ("x", "DefaultEndpointsProtocol=https;AccountName=x;AccountKey=abcdefghijklmnopqrstuvwx=="),
+    ],
+)  # fmt: skip
+def test_further_secrets(name: str, value: str) -> None:
+    assert is_secret(name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("api_key", value) for value in ("<your-api-key>", "YOUR_API_KEY", "xxx", "${oc.env:KEY}", "***", "insert-your-key-here")),
+        ("PWD", "/root/x"), ("OLD_PWD", "/root"), ("u", "https://h/x?sig=${oc.env:S}"), ("u", "https://h/x?key=answer_column"),
+        ("u", "https://h/x?page_token=3"), ("u", "https://h/x?revision=main"), ("old_pass", "yes"), ("max_token", "1024"),
+    ],
+)  # fmt: skip
+def test_what_only_looks_like_a_secret(name: str, value: str) -> None:
+    assert not is_secret(name, value)
+
+
+def test_headers_of_a_script_are_redacted() -> None:
+    text = redacted(
+        """curl -H "Cookie: a=b; c=d" -H 'Authorization: Basic dXNlcg' http://x\\nexport MYSQL_PWD=hunter2\\n"""
+    )
+    assert not any(secret in text for secret in ("a=b", "c=d", "dXNlcg", "hunter2"))
+    assert "http://x" in text
+
+
+def test_a_secret_that_the_environment_gets_later_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert without_secrets("the key sesame-open-12") == "the key sesame-open-12"
+    monkeypatch.setenv("LATE_API_KEY", "sesame-open-12")
+    assert without_secrets("the key sesame-open-12") == "the key ${oc.env:LATE_API_KEY}"
+    monkeypatch.delenv("LATE_API_KEY")
+    assert without_secrets("the key sesame-open-12") == "the key sesame-open-12"

@@ -47,7 +47,7 @@ class Canonical(Dialect):
         unknown = {finding.key for finding in report.findings if finding.code == "unknown-key"}
         for path, value in document.leaves():
             name = dotted(path)
-            is_unknown = any(name == key or name.startswith((f"{key}.", f"{key}[")) for key in unknown)
+            is_unknown = any(dotted(path[:length]) in unknown for length in range(len(path), 0, -1))
             bucket = Bucket.UNKNOWN if is_unknown else Bucket.MAPPED
             targets = () if is_unknown else ((name, value),)
             report.accounting.append(Entry(name, bucket, value, document.at(path), targets))
