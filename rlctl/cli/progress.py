@@ -6,6 +6,7 @@ Reads events only; ``launch``, ``runs follow`` and ``runs resume`` show the same
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Self
 
 from rlctl.cli import diagnostics
@@ -88,16 +89,16 @@ class Progress:
         if kind == "run_started":
             self.run = str(event.get("run", ""))
         elif kind == "stage_started":
-            self.total_steps, self.step, self.metrics = event.get("total_steps"), int(event.get("step", 0)), {}
+            self.total_steps, self.step, self.metrics = event.get("total_steps"), int(event.get("step") or 0), {}
             self._step_seconds.clear()
         elif kind == "resumed":
-            self.step = int(event.get("step", 0))
+            self.step = int(event.get("step") or 0)
         elif kind == "phase":
             self.phase = str(event.get("name", ""))
         elif kind == "step":
-            self.step, self.total_steps = int(event.get("step", 0)), event.get("total_steps", self.total_steps)
+            self.step, self.total_steps = int(event.get("step") or 0), event.get("total_steps", self.total_steps)
             self.metrics = dict(event.get("metrics", {}))
-            if isinstance(seconds := self.metrics.get("time/step"), int | float):
+            if isinstance(seconds := self.metrics.get("time/step"), int | float) and isfinite(seconds):
                 self._step_seconds.append(seconds)
         elif kind == "evaluation":
             self.evaluated = evaluated(event.get("metrics", {}))
@@ -195,7 +196,7 @@ def evaluated(metrics: Mapping[str, Any]) -> dict[str, float]:
     for name, value in metrics.items():
         group, _, rest = name.partition("/")
         source, _, what = rest.rpartition("/")
-        if group == "evaluation" and source and what in HEADLINE:
+        if group == "evaluation" and source and what in HEADLINE and isinstance(value, int | float):
             found.setdefault(source, {})[what] = value
     chosen = {source: next(what for what in HEADLINE if what in values) for source, values in found.items()}
     return {f"{source} {what}": found[source][what] for source, what in chosen.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rlctl.common import packages
+from rlctl.common import packages, quoting
 from rlctl.common.errors import RunError, nearest
 from rlctl.common.messages.reasons import said
 from rlctl.config import Stage, revealed, stages_of
@@ -53,6 +53,11 @@ def export(run: RunInfo, *, stage: str | None = None, step: int | None = None, t
         left = place_of(before[-1], run.folder) / "hf"
         model = replace(chosen.config.model, path=str(left) if left.exists() else chosen.config.model.path)
         chosen = replace(chosen, config=replace(from_weights(chosen.config), model=model))
+    if folder.is_symlink():
+        raise RunError(
+            said("{folder} is a link; rlctl replaces no folder through a link", folder=folder),
+            hint=said("pass --to {target}", target=quoting.word(folder.resolve())),
+        )
     folder.parent.mkdir(parents=True, exist_ok=True)
     write(chosen, saved, folder)
     return Exported(folder, saved.step, skipped)

@@ -245,6 +245,10 @@ def _texts(values: list[Any]) -> list[str]:
     return [value if isinstance(value, str) else str(value) for value in values]
 
 
+LARGEST = 1 << 63
+"""A larger number is no step, and no metric."""
+
+
 def _lines_after(path: Path, position: int) -> tuple[list[bytes], int]:
     """Whole lines after a position in bytes, and the position after them."""
     if not path.exists():
@@ -259,12 +263,32 @@ def _lines_after(path: Path, position: int) -> tuple[list[bytes], int]:
 
 
 def _event(line: bytes | str) -> dict[str, Any] | None:
-    """An event from its line; None for a line that a crash cut off."""
+    """An event from its line; None for a line that a crash cut off, or that is not an event of a run."""
     try:
         event = from_json(line)
     except ValueError:
         return None
-    return with_reasons(event) if isinstance(event, dict) else None
+    return with_reasons(event) if isinstance(event, dict) and _is_whole(event) else None
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("step", "total_steps"), (int, type(None))),
+    **dict.fromkeys(
+        ("kind", "stage", "run", "name", "status", "cause", "message", "hint", "folder"), (str, type(None))
+    ),
+    "time": NUMBER,
+    "metrics": (dict,),
+    "changes": (list,),
+}
+"""What the fields of an event are that every reader of a log uses."""
+
+
+def _is_whole(event: dict[str, Any]) -> bool:
+    """Whether the fields of an event are what its readers expect, if it has them: anyone can write into a folder."""
+    if any(name in event and not isinstance(event[name], kinds) for name, kinds in _KINDS.items()):
+        return False
+    numbers = (value for value in (*event.values(), *event.get("metrics", {}).values()) if isinstance(value, int))
+    return all(abs(value) < LARGEST for value in numbers)
 
 
 def stop(run: RunInfo, *, now: bool = False) -> None:
@@ -314,11 +338,26 @@ def remove(run: RunInfo) -> None:
     """Delete a run's folder.
 
     Raises:
-        RunError: it is running.
+        RunError: it is running, is a link to a folder, or cannot be deleted.
     """
     if run.status == "running":
         raise RunError(
             said("run {name} is running", name=run.name),
             hint=said("rlctl runs stop {name}", name=quoting.word(run.name)),
         )
-    shutil.rmtree(run.folder)
+    if run.folder.is_symlink():
+        raise RunError(
+            said(
+                "{folder} is a link to {target}; rlctl deletes no folder through a link",
+                folder=run.folder,
+                target=run.folder.resolve(),
+            ),
+            hint=said("rlctl runs remove {target}", target=quoting.word(run.folder.resolve())),
+        )
+    try:
+        shutil.rmtree(run.folder)
+    except OSError as error:
+        what = said(
+            "{folder} cannot be deleted: {reason}", folder=error.filename or run.folder, reason=error.strerror or error
+        )
+        raise RunError(what, hint="what is left of the run is still there") from error
