@@ -32,7 +32,7 @@ def folder_of(config: Config) -> Path:
             said("run.name is {name}: {why}", name=word(config.run.name), why=why),
             hint=said("pass --name {name}", name=word(fit(config.run.name))),
         )
-    return Path(config.run.folder) / config.run.name
+    return Path(at_home(config.run.folder)) / config.run.name
 
 
 def make_folder(folder: Path) -> None:

@@ -137,3 +137,21 @@ def test_what_the_quick_tests_leave_out_is_there() -> None:
     ignored = re.findall(r"--ignore=(\S+)", listed)
     assert len(ignored) > 10
     assert [path for path in ignored if not (ROOT / path).exists()] == []
+
+
+def test_actions_are_named_by_the_commit_that_was_looked_at() -> None:
+    """A tag can be moved to other code."""
+    files = [*SCHEMAS["github-workflows"], *SCHEMAS["github-actions"]]
+    used = [line for path in files for line in path.read_text(encoding="utf-8").splitlines() if "uses:" in line]
+    assert len(used) >= 5
+    for line in used:
+        assert re.search(r"uses: [\w-]+/[\w/-]+@[0-9a-f]{40} +# v\d+\.\d+\.\d+$", line), line
+    versions = {line.split("uses: ")[1].strip() for line in used}
+    assert len(versions) == len({version.partition("@")[0] for version in versions}), "one version of an action"
+
+
+def test_the_action_installs_the_versions_that_are_tested() -> None:
+    (install,) = [step["run"] for step in read("action.yml")["runs"]["steps"] if "pip" in step.get("run", "")]
+    (line,) = [line for line in install.splitlines() if "/pip" in line]
+    assert '-c "$GITHUB_ACTION_PATH/constraints.txt"' in line
+    assert (ROOT / "constraints.txt").is_file()
