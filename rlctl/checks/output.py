@@ -81,7 +81,7 @@ def run_names(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     """The run's name can be that of its folder, and of a job."""
     name = config.run.name
     if why := unfit(name):
-        yield problem("run-name", ("run", "name"), [(("run", "name"), fit(name))], value=word(name), reason=why)
+        yield problem("folder-name", ("run", "name"), [(("run", "name"), fit(name))], value=word(name), reason=why)
 
 
 RULES = (checkpoints, trackers, literal_secrets, secret_names, run_names)

@@ -155,7 +155,7 @@ LEVELS: Mapping[str, Level] = {
     "tracker-twice": _W,
     "literal-secret": _E,
     "secret-in-name": _E,
-    "run-name": _E,
+    "folder-name": _E,
     "not-applied": _N,
     "not-used": _W,
     "runner-refuses": _E,

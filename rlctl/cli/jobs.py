@@ -179,7 +179,7 @@ def watch(server: JobServer, identity: str, *, detach: bool = False, json: bool 
 def _tell_handles(server: JobServer, run: Job) -> None:
     for word, what in (("follow", "follow it"), ("stop", "end it")):
         title = layout.padded(f"{spoken(what)}:", 12)
-        diagnostics.note(f"  {title} rlctl runs {word} {quoting.word(run.run)} --address {quoting.word(server.url)}")
+        diagnostics.note(f"  {title} {quoting.command(['rlctl', 'runs', word, run.run, '--address', server.url])}")
 
 
 def show(server: JobServer, *, json: bool) -> None:

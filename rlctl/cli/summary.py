@@ -80,12 +80,11 @@ def ending(result: RunResult) -> str:
 
 def next_steps(status: str, folder: Path) -> list[str]:
     """What can be done with a run that ended so, or goes on."""
-    run = quoting.word(str(folder))
-    steps = [_step("show", f"rlctl runs show {run}")]
+    steps = [_step("show", quoting.command(["rlctl", "runs", "show", folder]))]
     if status == "running":
-        steps.append(_step("follow", f"rlctl runs follow {run}"))
+        steps.append(_step("follow", quoting.command(["rlctl", "runs", "follow", folder])))
     elif status != "finished":
-        steps += [*_saved(folder), _step("resume", f"rlctl runs resume {run}")]
+        steps += [*_saved(folder), _step("resume", quoting.command(["rlctl", "runs", "resume", folder]))]
     exports = sorted(folder.glob("checkpoints/*/hf"))
     return steps + [_step("weights", text("end-hugging-face", path=path)) for path in exports]
 

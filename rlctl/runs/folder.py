@@ -17,6 +17,7 @@ from rlctl.common.secrets import redacted
 from rlctl.common.whole_files import write_whole
 from rlctl.config import Config, Loaded, live_expressions, load, put_at, to_file
 from rlctl.config.inspect import marked_secrets, secrets
+from rlctl.config.reveal import at_home
 from rlctl.documents import read_text, read_yaml, write_yaml
 from rlctl.planning.plan import Plan
 

@@ -637,7 +637,7 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "tracking[0].api_key",
         "expression=",
     ),
-    ("run-name", {"run": {"name": "x\ntouch y #"}}, "run.name", "reason=it contains a line end"),
+    ("folder-name", {"run": {"name": "x\ntouch y #"}}, "run.name", "reason=it contains a line end"),
     ("secret-in-name", {"run": {"name": "x-${oc.env:HF_TOKEN}"}}, "run.name", r"value=x-\$\{oc\.env:HF_TOKEN\}"),
     (
         "literal-secret",

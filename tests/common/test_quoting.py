@@ -123,6 +123,7 @@ def is_quoted(value: ast.expr | None) -> bool:
 
 
 FIXED = {
+    "rlctl/cli/__init__.py",  # names of commands
     "rlctl/cluster/kuberay.py",  # a path of rlctl's
     "rlctl/tui/web.py",  # an address, in a sentence
 }

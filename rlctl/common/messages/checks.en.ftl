@@ -387,7 +387,7 @@ secret-in-name = { $key } is { $value }, so a folder would be named after a secr
     .about = A folder of the run would be named after a secret of the environment.
     .hint = set { $key } to a name without the secret
 
-run-name = { $key } is { $value }: { $reason }
+folder-name = { $key } is { $value }: { $reason }
     .about = The name of the run can't be the name of its folder.
     .hint = { $fix }; letters, digits, '.', '_' and '-' are safe everywhere
 

@@ -367,7 +367,7 @@ secret-in-name = { $key } 是 { $value }，任务的目录会以环境变量中�
     .about = 任务的某个目录会以环境变量中的密钥命名。
     .hint = 把 { $key } 设为不含密钥的名称
 
-run-name = { $key } 是 { $value }：{ $reason }
+folder-name = { $key } 是 { $value }：{ $reason }
     .about = 任务的名称不能用作其目录的名称。
     .hint = { $fix }；字母、数字、'.'、'_' 和 '-' 在任何地方都安全
 
