@@ -117,3 +117,20 @@ def test_steps_of_trajectories_as_rows_are_told(tmp_path: Path) -> None:
     for kind, told in (("multi_step_grpo", True), ("grpo", False)):
         made = translate(_trinity(tmp_path, algorithm_type=kind), "roll", environment={})
         assert any(item.code == "rows-of-steps" for item in made.report.findings) is told
+
+
+def test_two_splits_of_one_data_set_are_not_one_file_without_a_word(tmp_path: Path) -> None:
+    source = {"path": "openai/gsm8k", "split": "train", "format": {"prompt_key": "q", "response_key": "a"}}
+    inputs = {
+        "taskset": source,
+        "eval_tasksets": [{**source, "split": "test"}],
+        "default_workflow_type": "math_workflow",
+    }
+    file = _file(tmp_path, {**TRINITY, "buffer": {**TRINITY["buffer"], "explorer_input": inputs}})
+    made = translate(file, "roll", environment={})
+    buckets = {entry.key: entry.bucket for entry in made.report.accounting}
+    place = "buffer.explorer_input"
+    assert buckets[f"{place}.taskset.split"] is buckets[f"{place}.eval_tasksets[0].split"] is Bucket.UNSUPPORTED
+    [found] = [item for item in made.report.findings if item.code == "data-files"]
+    assert "(train)" in found.message
+    assert "(test)" in found.message

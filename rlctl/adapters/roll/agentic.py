@@ -80,6 +80,8 @@ class Definition:
     root: KeyPath
     longest: int
     """``max_new_tokens`` of the sampling settings."""
+    longest_at: KeyPath
+    """Where it is written."""
 
     def get(self, key: str, default: Any = None) -> Any:
         value = self.settings.get(key)
@@ -135,10 +137,11 @@ def _inlined(value: Any, view: Reading, depth: int = 0) -> Any:
 def _definitions(view: Reading) -> dict[str, Definition]:
     kinds = view.get(ENVS)
     longest, found = _longest(view), {}
+    place = view.path(f"{_sampler(view)}.{OWN_SAMPLING}.max_new_tokens")
     for tag, raw in kinds.items() if isinstance(kinds, Mapping) else ():
         whole = _inlined(raw, view)
         settings = whole if isinstance(whole, Mapping) else {}
-        found[str(tag)] = Definition(str(tag), raw, settings, (*view.path(ENVS), tag), longest)
+        found[str(tag)] = Definition(str(tag), raw, settings, (*view.path(ENVS), tag), longest, place)
     return found
 
 
@@ -247,7 +250,7 @@ def _read_player(definition: Definition, to: tuple[Any, ...]) -> Iterator[Flow]:
     if isinstance(steps, int):
         yield Flow((*to, "max_turns"), steps, (definition.at("max_steps"),), same=True)
     longest = min(int(definition.get("max_tokens_per_step", definition.longest)), definition.longest)
-    yield Flow((*to, "max_turn_tokens"), longest, (definition.at("max_tokens_per_step"),))
+    yield Flow((*to, "max_turn_tokens"), longest, (definition.at("max_tokens_per_step"), definition.longest_at))
     if definition.get("agent_system_template") is not None:
         place = definition.at("agent_system_template")
         yield Flow((*to, "system_prompt"), definition.get("agent_system_template"), (place,), same=True)
@@ -350,7 +353,7 @@ def _read_rest(view: Reading, played: Sequence[Definition]) -> Iterator[Flow]:
             yield Flow((), None, (view.path(f"{manager}.llm_proxy"),), "mapped", "the policy generates the trajectory")
     if view.written("batch_adjust_mode") and all(item.manager == TRAJECTORY for item in played):
         note = "each trajectory is one sequence, and the number of trajectories always divides evenly"
-        yield Flow((), None, (view.path("batch_adjust_mode"),), "dead", note)
+        yield Flow((), None, (view.path("batch_adjust_mode"),), "mapped", note)
 
 
 # Writing
@@ -608,7 +611,8 @@ def sampled(rules: Iterable[Rule]) -> list[Rule]:
 
 def _read_turns(view: Reading) -> Iterator[Flow]:
     key = f"actor_infer.{OWN_SAMPLING}.max_new_tokens"
-    yield Flow((), None, (view.path(key),), "mapped", "longest generation of each agent")
+    if managers_sample(view):
+        yield Flow((), None, (view.path(key),), "dead", said("{name} decides", name=f"{TRAIN}.{OWN_SAMPLING}"))
 
 
 def _write_turns(view: Writing) -> Iterator[Out]:
@@ -653,7 +657,7 @@ ENVIRONMENTS = CustomRule(
         *(DialectKey(f"{EVALUATION}.{OWN_SAMPLING}.{name}", ABSENT) for name in (*SAMPLED, "num_return_sequences")),
         DialectKey(f"{TRAIN}.group_size_redundancy", 0),
         DialectKey("val_batch_size", 128),
-        DialectKey("batch_adjust_mode", "copy"),
+        DialectKey("batch_adjust_mode", "copy", takes=("copy", "delete", "auto", "random_sample")),
         DialectKey(ENVS, ABSENT),
         DialectKey(f"{ENVS}.**", ABSENT),
     ),

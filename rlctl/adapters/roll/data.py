@@ -239,7 +239,8 @@ def others(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any], han
                 ((*place, field),), "ROLL names validation sets after the data_source of their rows", idle=True
             )
         elif field in READ:
-            yield Inexpressible(((*place, field),), READ[field], idle=True)
+            is_file = "." in str(source["path"] or "").rpartition("/")[2]
+            yield Inexpressible(((*place, field),), READ[field], idle=is_file)
         elif field in IMITATED and view.config.algorithm.objective.choice == "rl":
             yield Inexpressible(((*place, field),), "no response is imitated", idle=True)
         elif field == "messages_key":

@@ -58,8 +58,7 @@ def _micro(view: Writing) -> Iterator[Finding]:
 def _files(sources: Sequence[DataSource], endings: Sequence[str]) -> Iterator[Finding]:
     unread = [source for source in sources if source.path and not source.path.endswith(tuple(endings))]
     if unread and "${" not in unread[0].path:
-        parts = [part for part in (unread[0].subset, unread[0].split) if part]
-        shown = f"'{unread[0].path}'" + (f" ({', '.join(parts)})" if parts else "")
+        shown = ", ".join(dict.fromkeys(map(_shown, unread)))
         yield finding(
             "data-files",
             Level.WARNING,
@@ -69,6 +68,12 @@ def _files(sources: Sequence[DataSource], endings: Sequence[str]) -> Iterator[Fi
             endings=", ".join(endings),
             path=shown,
         )
+
+
+def _shown(source: DataSource) -> str:
+    """A data set with what picks its rows: those of training and evaluation are often one data set."""
+    parts = [part for part in (source.subset, source.split) if part]
+    return f"'{source.path}'" + (f" ({', '.join(parts)})" if parts else "")
 
 
 def _prompts(view: Writing, sources: Sequence[DataSource]) -> Iterator[Finding]:

@@ -233,6 +233,7 @@ RECIPES = [
         *(f"{R}.server.**", f"{M}.lora.fully_sharded_loras", "trainer.worker_env.**"),
         free=True,
     ),
+    *carried("multi-token prediction in verl's rollout, which responses do not depend on", f"{R}.mtp.**", free=True),
     *carried("the reference's own model", "actor_rollout_ref.ref.model.override_config.**", free=True),
     *dead("verl never reads it", f"{M}.torch_dtype", f"{M}.enable_activation_offloading"),
     *dead("verl never reads it", f"{A}.fsdp_config.grad_offload"),
