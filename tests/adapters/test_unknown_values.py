@@ -25,6 +25,8 @@ NEEDED: dict[str, dict[str, Any]] = {
     "trinity": {"model.model_path": "m", "algorithm.algorithm_type": "grpo"},
     "roll": {"pretrain": "m", "student_pretrain": "m", "reward_pretrain": "m"},
 }
+ITSELF = ("trainer.resume_mode",)
+"""Keys of which the framework itself takes any other word for one of its own."""
 
 
 def _release(name: str, kind: str) -> str:
@@ -35,7 +37,11 @@ def _release(name: str, kind: str) -> str:
 def _keys(name: str, kind: str) -> Iterator[DialectKey]:
     version = version_of(_release(name, kind))
     for path, key in dialect(name).tables[kind].index.items():
-        if key.exists(version) and not any(part in ("*", "**") or isinstance(part, int) for part in path):
+        if (
+            key.exists(version)
+            and key.name not in ITSELF
+            and not any(part in ("*", "**") or isinstance(part, int) for part in path)
+        ):
             yield key
 
 
