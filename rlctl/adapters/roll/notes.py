@@ -355,5 +355,6 @@ COMMON: tuple[Noted, ...] = (
     *TEACHING,
 )
 RLVR_NOTES: tuple[Noted, ...] = (*COMMON, *DEAD_IN_RL, *UNSUPPORTED, *MEDIA, *VALIDATION)
-AGENTIC_NOTES: tuple[Noted, ...] = (*COMMON, *AGENTIC, *DEAD_IN_AGENTIC, *UNSUPPORTED)
+TURNS = carried("the longest turn of agents that only ROLL runs", "actor_infer.generating_args.max_new_tokens")
+AGENTIC_NOTES: tuple[Noted, ...] = (*TURNS, *COMMON, *AGENTIC, *DEAD_IN_AGENTIC, *UNSUPPORTED)
 SUPERVISED_NOTES: tuple[Noted, ...] = (*COMMON, *DEAD_IN_SFT, *UNSUPPORTED, *MEDIA, *VALIDATION)
