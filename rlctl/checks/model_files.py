@@ -28,7 +28,7 @@ def fault_of(folder: Path, *, weights: bool = True) -> str:
     """What is wrong with the folder of a model, empty if nothing is that can be seen without reading its weights."""
     config = folder / "config.json"
     if not config.is_file():
-        return said("it has no config.json")
+        return said("its config.json is missing")
     files = sorted({file for pattern in ("*.json", *WEIGHTS) for file in folder.glob(pattern) if file.is_file()})
     for file in files:
         with file.open("rb") as stream:

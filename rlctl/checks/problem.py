@@ -179,7 +179,7 @@ def _as_warning(why: str) -> Elsewhere:
     return Elsewhere(why, dict.fromkeys(RUNNERS[1:], _W))
 
 
-_OWN_RULES = "the frameworks stop by arithmetic of their own, which their requirements have"
+_OWN_RULES = "the frameworks' own arithmetic stops the run; their requirements have it"
 _OURS = "a limit of rlctl's runtime"
 
 ELSEWHERE: Mapping[str, Elsewhere] = {

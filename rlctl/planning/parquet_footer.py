@@ -29,7 +29,7 @@ def parquet_rows(path: Path) -> int:
     """
     rows = _footer(path, ROWS).get(ROWS)
     if not isinstance(rows, int):
-        raise ValueError(f"the footer of {path} has no number of rows")
+        raise ValueError(f"the footer of {path} lacks the number of rows")
     return rows
 
 

@@ -119,7 +119,7 @@ data-lengths = the first { $count } { $what } of { $file } have { $shortest } to
 data-lengths_unmeasured = rlctl did not measure the lengths of rows: { $reason }
 
 model-files = { $path } cannot be loaded: { $reason }
-    .about = A local model folder has no weights or no config.json, or a file of it is damaged or only a Git LFS pointer.
+    .about = A local model folder has no weights, lacks config.json, or a file of it is damaged or only a Git LFS pointer.
     .hint = download the model again (hf download, or git lfs pull in a clone), or set { $key } to a complete folder
 
 data-unanswered = { $rows } of the first { $count } rows of { $file } have no answer
@@ -174,7 +174,7 @@ replicas-uneven = a mini-batch of { $mini } responses doesn't divide evenly acro
     .hint = for an even split, { $fix }
 
 sequence-over-micro = a sequence can have { $longest } tokens, more than the { $size } of { $key }. rlctl then computes it alone, with more memory.
-    .roll = a sequence can have { $longest } tokens, more than the { $size } of { $key }. ROLL stops at the first sequence that is so long.
+    .roll = a sequence can have { $longest } tokens, more than the { $size } of { $key }. ROLL stops at the first sequence of that length.
     .about = A single sequence can exceed the micro-batch token budget and use more memory than planned.
     .hint = { $first } or more
 

@@ -197,7 +197,7 @@ unset = { $case ->
     }
     .about = A variable of the script is not set on this machine.
 
-resume-latest = { $key } is '{ $mode }', which verl does not name: it resumes from the latest checkpoint, and fails if there is none
+resume-latest = { $key } is '{ $mode }', which verl does not name: it resumes from the latest checkpoint, and fails without one
     .about = verl resumes by auto, disable or resume_path; its PPO takes any other word for the latest checkpoint.
     .hint = set it to auto, which starts from scratch if there is no checkpoint
 
@@ -213,7 +213,7 @@ lost-overrides = { $why ->
         [one] { $words }
        *[other] { $count } settings: { $words }
     }
-    .about = Lines after the end of a command look like its overrides; bash takes each for a command of its own.
+    .about = Lines after the end of a command look like its overrides; bash runs each as a separate command.
     .hint = { $why ->
         [comment] move the comment above the command
         [blank] remove the blank line

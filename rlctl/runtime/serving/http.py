@@ -311,7 +311,7 @@ async def _body(request: web.Request) -> Any:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(said("{name} is no number", name=name))
+    raise ValueError(said("{name} is not a number", name=name))
 
 
 def is_text(text: str) -> bool:
