@@ -26,7 +26,7 @@ class Subject:
     reason: str = ""
     """The id of why it was not looked at, without ``unchecked-``; empty if it was."""
     value: str = ""
-    """What the reason is about: a file, a model, a release."""
+    """The release that the reason is about. Paths are not named: one may come from the environment."""
 
     def __str__(self) -> str:
         name = text(f"scope-{self.name}")
@@ -58,9 +58,9 @@ def coverage(config: Config, surroundings: CheckContext, *, data: bool, unread_r
 
 def _rewards(config: Config) -> Iterator[Subject]:
     paths = [reward.path for reward in config.rewards if isinstance(reward, FunctionReward)]
-    absent = next((path for path in paths if not expanded(path.removeprefix("file://")).is_file()), "")
+    absent = any(not expanded(path.removeprefix("file://")).is_file() for path in paths)
     if paths:
-        yield Subject("rewards", "absent", absent) if absent else Subject("rewards")
+        yield Subject("rewards", "absent") if absent else Subject("rewards")
 
 
 def _columns(config: Config) -> Iterator[Subject]:
@@ -75,9 +75,9 @@ def _unread(source: DataSource) -> Subject | None:
     """Why the columns of a dataset are not known; None if they are."""
     path = expanded(source.path.removeprefix("file://"))
     if source.format in ("hub", "sql") or "://" in str(path):
-        return Subject("columns", "remote", source.path)
+        return Subject("columns", "remote")
     if not path.exists():
-        return Subject("columns", "absent", source.path)
+        return Subject("columns", "absent")
     if path.is_dir():
         found = any(file.suffix.lower().removeprefix(".") in ENDINGS for file in path.rglob("*"))
     else:
@@ -85,7 +85,7 @@ def _unread(source: DataSource) -> Subject | None:
             found = fields_of(path, source.format) is not None
         except ValueError:
             found = True  # which is a finding
-    return None if found else Subject("columns", "format", source.path)
+    return None if found else Subject("columns", "format")
 
 
 def _memory(config: Config, surroundings: CheckContext) -> Iterator[Subject]:
@@ -97,6 +97,6 @@ def _memory(config: Config, surroundings: CheckContext) -> Iterator[Subject]:
     if known is None or (known.gib_per_device is None and known_gpu(known.gpu) is None):
         yield Subject("memory", "cluster")
     elif read_shape(config.model.path) is None:
-        yield Subject("memory", "shape", config.model.path or "null")
+        yield Subject("memory", "shape")
     else:
         yield Subject("memory")

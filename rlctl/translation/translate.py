@@ -577,7 +577,7 @@ def _with_rows(loaded: Loaded, options: Mapping[str, str]) -> tuple[Mapping[str,
     count = count_rows(loaded.config)
     if count is None:
         return options, []
-    told = finding("rows-counted", Level.NOTE, option=option_for_fact("state dataset_rows"), count=count)
+    told = finding("rows-counted", Level.NOTE, option="--assume dataset_rows=N", count=count)
     return {**options, "dataset_rows": str(count)}, [told]
 
 

@@ -33,7 +33,7 @@ def no_weights(folder: Path) -> None:
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no config": (lambda folder: (folder / "config.json").unlink(), "it has no config.json"),
+    "no config": (lambda folder: (folder / "config.json").unlink(), "its config.json is missing"),
     "broken config": (lambda folder: (folder / "config.json").write_text('{"a": '), "config.json is not JSON"),
     "another config": (lambda folder: (folder / "config.json").write_text("[]"), "is not a JSON object"),
     "no weights": (no_weights, "it has no weights"),

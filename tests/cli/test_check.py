@@ -439,7 +439,7 @@ def test_what_was_not_checked_is_said_beside_a_clean_file(rlctl: Any, config_fil
 def test_columns_that_could_not_be_read_are_named(rlctl: Any, config_file: Path) -> None:
     config_file.write_text(config_file.read_text().replace("train.parquet", "away.parquet"))
     found = json.loads(rlctl("check", str(config_file), "--json").out)
-    assert any("data columns" in line and "is not on this machine" in line for line in found["not_checked"])
+    assert any("data columns" in line and "not all on this machine" in line for line in found["not_checked"])
 
 
 def test_an_item_of_a_list_is_set_as_it_is_printed(rlctl: Any, config_file: Path) -> None:
