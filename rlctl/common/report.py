@@ -80,6 +80,11 @@ def fact_in(text: str) -> str:
     return found[1] if found is not None else ""
 
 
+def option_stating(fact: str) -> str:
+    """The command-line option that states a fact."""
+    return f"--assume {fact}=N"
+
+
 def option_for_fact(text: str) -> str:
     """The command-line option that states the fact that a text asks for."""
     found = re.search(ASKED, text)

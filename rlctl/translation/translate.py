@@ -27,7 +27,7 @@ from rlctl.common.messages.reasons import said, together
 from rlctl.common.numbers import natural
 from rlctl.common.ranks import BY_CODE
 from rlctl.common.records import record
-from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding, option_for_fact
+from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding, option_stating
 from rlctl.common.report_lines import framework
 from rlctl.common.secrets import WITHHELD
 from rlctl.config import EDITED, Loaded, set_keys, to_plain
@@ -577,7 +577,7 @@ def _with_rows(loaded: Loaded, options: Mapping[str, str]) -> tuple[Mapping[str,
     count = count_rows(loaded.config)
     if count is None:
         return options, []
-    told = finding("rows-counted", Level.NOTE, option="--assume dataset_rows=N", count=count)
+    told = finding("rows-counted", Level.NOTE, option=option_stating("dataset_rows"), count=count)
     return {**options, "dataset_rows": str(count)}, [told]
 
 
@@ -586,7 +586,7 @@ def _not_expressible(error: RlctlError) -> Finding:
         "not-expressible",
         Level.ERROR,
         at=error.at,
-        option=option_for_fact(error.hint),
+        option=option_stating(error.hint),
         reason=error.message,
         advice=error.hint,
     )
