@@ -27,7 +27,7 @@ from rlctl.common.messages.reasons import said, together
 from rlctl.common.numbers import natural
 from rlctl.common.ranks import BY_CODE
 from rlctl.common.records import record
-from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding, option_stating
+from rlctl.common.report import Bucket, Entry, Finding, Level, Report, finding, option_for_fact, option_stating
 from rlctl.common.report_lines import framework
 from rlctl.common.secrets import WITHHELD
 from rlctl.config import EDITED, Loaded, set_keys, to_plain
@@ -586,7 +586,7 @@ def _not_expressible(error: RlctlError) -> Finding:
         "not-expressible",
         Level.ERROR,
         at=error.at,
-        option=option_stating(error.hint),
+        option=option_for_fact(error.hint),
         reason=error.message,
         advice=error.hint,
     )
