@@ -22,6 +22,7 @@ def export(
     ] = None,
     stage: Annotated[str | None, typer.Option(metavar="NAME", help="Stage to export (default: the last).")] = None,
     folder: Folder = RUNS,
+    force: arguments.Force = False,
     json: arguments.Json = False,
 ) -> None:
     """Export a checkpoint to Hugging Face format, which Transformers and vLLM load.
@@ -37,7 +38,7 @@ def export(
     """
     from rlctl import runs
 
-    done = runs.export(runs.find(name, folder), stage=stage, step=step, to=to)
+    done = runs.export(runs.find(name, folder), stage=stage, step=step, to=to, force=force)
     for skipped in done.skipped:
         diagnostics.note(
             said("warning: {folder} is damaged; exported the checkpoint of step {step}", folder=skipped, step=done.step)

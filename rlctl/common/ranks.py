@@ -240,8 +240,19 @@ def _canonical(key: str) -> Rank | None:
     return _longest(key, {**BY_KEY, **BY_ARGUMENT})
 
 
+LOSS_TERMS = frozenset(
+    {
+        *("moe_aux_loss_coeff", "moe_aux_loss_coef", "router_aux_loss_coef", "aux_loss_coef", "moe_z_loss_coeff"),
+        *("moe_router_load_balancing_type", "mtp_loss_scaling_factor"),
+    }
+)
+"""Settings of models that add a term to the loss, wherever an engine keeps them."""
+
+
 def _longest(key: str, table: Mapping[str, Rank]) -> Rank | None:
     parts = _PLACE.sub("", _STAGE.sub("", key)).replace("\\", "").split(".")
+    if parts[-1] in LOSS_TERMS:
+        return Rank.OBJECTIVE
     for length in range(len(parts), 0, -1):
         for first in (parts[0], "*"):
             if (found := table.get(".".join([first, *parts[1:length]]))) is not None:

@@ -24,7 +24,9 @@ class Exported:
     """Newer checkpoints that are damaged, the oldest first."""
 
 
-def export(run: RunInfo, *, stage: str | None = None, step: int | None = None, to: Path | None = None) -> Exported:
+def export(
+    run: RunInfo, *, stage: str | None = None, step: int | None = None, to: Path | None = None, force: bool = False
+) -> Exported:
     """Write the weights of a checkpoint as Transformers and vLLM load them; the run may be running.
 
     Args:
@@ -32,6 +34,7 @@ def export(run: RunInfo, *, stage: str | None = None, step: int | None = None, t
         stage: None is the last one that has a checkpoint.
         step: None is the newest whole one.
         to: None is ``export/<stage>-step-NNNNNN`` in the run folder.
+        force: replace a folder ``to`` that has files.
 
     Raises:
         RunError: there is no such checkpoint, or it cannot be read or written.
@@ -57,6 +60,11 @@ def export(run: RunInfo, *, stage: str | None = None, step: int | None = None, t
         raise RunError(
             said("{folder} is a link; rlctl replaces no folder through a link", folder=folder),
             hint=said("pass --to {target}", target=quoting.word(folder.resolve())),
+        )
+    if to is not None and not force and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunError(
+            said("{folder} exists and is not empty; the export would replace it", folder=folder),
+            hint="pass --force to replace it, or name another folder",
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     write(chosen, saved, folder)

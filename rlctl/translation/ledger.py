@@ -13,7 +13,7 @@ from rlctl.adapters.engine.matrix import Meaning, meanings
 from rlctl.adapters.engine.tree import find
 from rlctl.adapters.engine.writing import WriteOutcome
 from rlctl.common.messages.reasons import said, together
-from rlctl.common.ranks import Rank, rank_of
+from rlctl.common.ranks import LOSS_TERMS, Rank, rank_of
 from rlctl.common.report import ALWAYS, Bucket, Entry, Finding, Level, finding, option_for_fact
 from rlctl.common.report_lines import framework
 from rlctl.documents import parse_dotted
@@ -64,6 +64,11 @@ def _joined(entry: Entry, file: File, source: str) -> Entry:
             entry, bucket=Bucket.UNSUPPORTED, targets=(), note=lacking(file.name, parse_dotted(entry.targets[0][0]))
         )
     made = resolve_bucket(entry, fates)
+    leaf = parse_dotted(entry.key)[-1:]
+    if made.bucket is Bucket.UNSUPPORTED and LOSS_TERMS.intersection(
+        leaf
+    ):  # the engine's other settings change no result
+        return replace(made, note=lacking(file.name, leaf))
     if made.note == ALWAYS:
         return replace(made, note=said("{target} always does this", target=framework(file.name)))
     return made
@@ -71,6 +76,8 @@ def _joined(entry: Entry, file: File, source: str) -> Entry:
 
 def rank_in(entry: Entry, source: str, meant: str = "") -> Rank:
     """The gravest rank of the canonical keys that a leaf went to, or was meant for; without any, by the source's own table."""
+    if entry.key.rpartition(".")[2] in LOSS_TERMS:
+        return Rank.OBJECTIVE
     keys = [key for key, _ in entry.targets] or [key for found in _meanings(source, meant) for key in found.canonical]
     ranks = [rank for key in keys if (rank := rank_of(key)) is not None]
     own = rank_of(meant or entry.key, dialect_called(source).ranks) if source and not ranks else None

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from rlctl.common.errors import Location
+from rlctl.common.ranks import Rank
 from rlctl.common.report import Bucket, Level, Origin, Report
 from rlctl.common.report_lines import lines
 from rlctl.documents import Document, read_yaml
@@ -546,3 +547,24 @@ def test_defaults_of_a_composed_config_are_no_losses() -> None:
     lost = [entry.key for entry in made.report.accounting if entry.loses]
     assert len(lost) < 10, lost
     assert not [key for key in lost if "mtp" in key or "lora" in key or "rollout_correction" in key]
+
+
+def test_a_loss_term_of_an_engine_is_lost_with_the_objective() -> None:
+    """Other settings of an engine that the target lacks change memory and speed only; this one is a part of the loss."""
+    values = {
+        "data": {"train_files": "a.parquet", "val_files": "b.parquet"},
+        "model_engine": "mindspeed",
+        "actor_rollout_ref": {
+            "model": {"path": "org/model"},
+            "rollout": {"name": "vllm"},
+            "actor": {"mindspeed": {"mcore_kwargs": {"moe_aux_loss_coeff": 0.001, "moe_grouped_gemm": True}}},
+        },
+    }
+    loaded, report = read_document(Document("run.yaml", values), dialect="verl@0.9", environment={})
+    assert loaded is not None
+    entries = {
+        entry.key.rpartition(".")[2]: entry for entry in translate_loaded(loaded, report, "trinity").report.accounting
+    }
+    assert (entries["moe_aux_loss_coeff"].rank, entries["moe_grouped_gemm"].rank) == (Rank.OBJECTIVE, Rank.RESOURCES)
+    assert "the loss or the update may differ" in entries["moe_aux_loss_coeff"].why
+    assert "results don't" in entries["moe_grouped_gemm"].why

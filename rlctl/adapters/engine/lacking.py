@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rlctl.common.messages.reasons import said
-from rlctl.common.ranks import Rank, rank_of
+from rlctl.common.ranks import LOSS_TERMS, Rank, rank_of
 from rlctl.documents import KeyPath
 
 SHOWN: Mapping[str, str] = {"verl": "verl", "trinity": "Trinity", "roll": "ROLL", "rlctl": "rlctl"}
@@ -203,6 +203,9 @@ def lacking(dialect: str, canonical: KeyPath) -> str:
     """What a framework lacks, and what follows."""
     parts = [str(part) for part in canonical if not isinstance(part, int)]
     name, key = SHOWN.get(dialect, dialect), ".".join(parts)
+    if parts[-1] in LOSS_TERMS:
+        what, follows = said("loss term {key}", key=parts[-1]), EFFECTS[Rank.OBJECTIVE]
+        return said("{name} has no {what}: {follows}", name=name, what=what, follows=follows)
     beginnings = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
     row = next((LACKS[one] for one in beginnings if one in LACKS), None)
     what, follows = row or (said("key for {key}", key=key), EFFECTS[rank_of(key) or Rank.NAMES])

@@ -34,6 +34,13 @@ def test_weights_of_any_checkpoint(task: Any, tmp_path: Path) -> None:
     assert json.loads(told.stdout) == {"folder": str(tmp_path / "one"), "step": 1, "skipped": []}
     assert (tmp_path / "one" / "model.safetensors").read_bytes() != left
 
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").touch()
+    with pytest.raises(RunError, match="exists and is not empty"):
+        runs.export(run, step=1, to=tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.tex").exists()
+    assert runs.export(run, step=1, to=tmp_path / "mine", force=True).step == 1
+
     with pytest.raises(RunError, match="stage main of demo has no complete checkpoint of step 3") as missing:
         runs.export(run, step=3)
     assert missing.value.hint == "there are steps 1, 2"
