@@ -2,7 +2,7 @@
 verl, Trinity-RFT or ROLL has never seen.
 
 A key that the source's framework has with the same value is called by its name there, and a value that was made of others by the
-key that decided it. Any other is marked as rlctl's, so that the reader knows where to look it up (``rlctl explain``).
+key that decided it. Any other is described by the words of its last part: rlctl's keys are of neither file.
 """
 
 from __future__ import annotations
@@ -55,4 +55,4 @@ def _own(text: str, known: Mapping[str, str]) -> str:
     parts = tuple("*" if isinstance(part, int) else part for part in parse_dotted(text))
     if gates(parts) is None:
         return text
-    return known.get(text) or said("rlctl's {key}", key=text)
+    return known.get(text) or text.rpartition(".")[2].replace("_", " ")

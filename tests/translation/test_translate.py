@@ -512,7 +512,7 @@ def test_a_difference_that_no_key_sets_is_named_in_the_words_of_the_source(tmp_p
     )
     told = [item.message for item in translate(path, "roll").report.findings if item.code == "silent-difference"]
     assert any("(actor_rollout_ref.actor.shuffle is false)" in message for message in told)
-    assert any("rlctl's schedule.evaluate_at_end is true in verl, false in ROLL" in message for message in told)
+    assert any("evaluate at end is true in verl, false in ROLL" in message for message in told)
     assert not [message for message in told if "batch.shuffle" in message]
 
 
