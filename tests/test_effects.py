@@ -766,6 +766,7 @@ EFFECTS: list[tuple[str, Any, Probe, dict[str, Any]]] = [
     ("data.eval", [], plan, {"algorithm": {"objective": "sft"}}),
     ("data.train_on_truncated_prompts", False, trained_tokens, {}),
     ("data.mixing", "weighted", ordering, {}),
+    ("data.domain_weights", {"a": 1.0, "b": 2.0}, ordering, {"data": {"domain_weights": {"a": 2.0, "b": 1.0}}}),
     ("data.curriculum.order", "sequential", ordering, {}),
     (
         "data.curriculum.args",

@@ -169,7 +169,7 @@ def _rows(config: Config) -> Iterator[Problem]:
     """The training data has prompts for a step."""
     key = ("batch", "prompts_per_step")
     rows, step = count_rows(config), config.batch.prompts_per_step
-    if rows is None or config.data.mixing != "concatenate":
+    if rows is None or config.data.mixing != "concatenate" or config.data.domain_weights:
         return
     epochs = 1 if config.data.last_batch == "drop" else config.schedule.total_epochs
     if epochs is not None and epochs * rows < step:

@@ -92,6 +92,7 @@ LEVELS: Mapping[str, Level] = {
     "no-data": _E,
     "no-reward": _E,
     "reward-names": _E,
+    "domain-weights": _E,
     "auxiliary-models": _E,
     "judge-model": _E,
     "no-end": _E,

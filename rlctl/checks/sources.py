@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rlctl.checks.problem import CheckContext, Problem, problem
-from rlctl.common.errors import PlanError
+from rlctl.common.errors import PlanError, closest
 from rlctl.common.filenames import expanded, is_there
 from rlctl.config import Config
 from rlctl.config.sections.algorithm import FunctionOperator
@@ -44,6 +44,25 @@ def reward_names(config: Config, surroundings: CheckContext) -> Iterator[Problem
     for name, count in Counter(reward.name for reward in config.rewards).items():
         if count > 1:
             yield problem("reward-names", ("rewards",), count=count, name=name)
+
+
+def domain_weights(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
+    """Domains are those of rewards, and nothing else mixes the data."""
+    data, names, key = config.data, [reward.name for reward in config.rewards], ("data", "domain_weights")
+    if not data.domain_weights:
+        return
+    if config.algorithm.objective.choice in ("sft", "dpo"):
+        yield problem("domain-weights_objective", key, objective=config.algorithm.objective.choice)
+        return
+    for name in data.domain_weights:
+        if name not in names:
+            known = ", ".join(names) or "none"
+            yield problem("domain-weights", (*key, name), name=name, known=known, near=closest(name, names) or "none")
+    if data.mixing != "concatenate":
+        yield problem("domain-weights_mixing", ("data", "mixing"), value=data.mixing)
+    for index, source in enumerate(data.train):
+        if source.weight != 1:
+            yield problem("domain-weights_source", ("data", "train", index, "weight"), value=source.weight)
 
 
 def judges(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
@@ -129,4 +148,4 @@ def looks_local(path: str) -> bool:
     return path.startswith(("/", ".", "~")) or path.count("/") > 1 or path.endswith(DATA_ENDINGS)
 
 
-RULES = (present, reward_names, judges, data_juicer, paths)
+RULES = (present, reward_names, domain_weights, judges, data_juicer, paths)

@@ -178,8 +178,8 @@ TABLE: tuple[Row, ...] = (
     # data
     honoured(
         "data",
-        "train eval mixing max_prompt_tokens overlong_prompts truncation curriculum.order curriculum.keys seed last_batch"
-        " curriculum.args max_sequence_tokens sequence_truncation multi_turn_loss trust_remote_code shuffle_evaluation"
+        "train eval mixing domain_weights max_prompt_tokens overlong_prompts truncation curriculum.order curriculum.keys seed"
+        " last_batch curriculum.args max_sequence_tokens sequence_truncation multi_turn_loss trust_remote_code shuffle_evaluation"
         " evaluation_batch_prompts train_on_truncated_prompts filter_workers loader_workers custom custom.path custom.class_name",
     ),
     honoured(

@@ -98,6 +98,8 @@ def _of(hint: Any, info: FieldInfo) -> st.SearchStrategy[Any]:
         if args[-1] is not Ellipsis:
             return st.just([0.8, 0.95])
         return st.lists(_of(args[0], info), min_size=1, max_size=2, unique_by=str)
+    if origin is dict and float in (args[1], *get_args(args[1])):
+        return st.fixed_dictionaries({"reward": _of(float, info).filter(bool)})
     if origin is dict or hint is dict:
         return st.just({"key": "value"})
     return st.just({"key": "value"})

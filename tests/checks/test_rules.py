@@ -230,6 +230,30 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
     ("no-reward", {"rewards": []}, "rewards", "no-reward"),
     ("reward-names", {"rewards": ["rule", "rule"]}, "rewards", "count=2 name=reward"),
     (
+        "domain-weights",
+        {"data": {"domain_weights": {"reward": 1, "code": 1}}},
+        "data.domain_weights.code",
+        "domain-weights name=code known=reward",
+    ),
+    (
+        "domain-weights",
+        {"data": {"domain_weights": {"reward": 1}}, "algorithm": {"objective": "sft"}},
+        "data.domain_weights",
+        "domain-weights_objective objective=sft",
+    ),
+    (
+        "domain-weights",
+        {"data": {"domain_weights": {"reward": 1}, "mixing": "weighted"}},
+        "data.mixing",
+        "domain-weights_mixing value=weighted",
+    ),
+    (
+        "domain-weights",
+        {"data": {"domain_weights": {"reward": 1}, "train": [{"path": "a.parquet", "weight": 2}]}},
+        "data.train[0].weight",
+        "domain-weights_source",
+    ),
+    (
         "judge-model",
         {"rewards": [{"type": "judge", "base_url": "http://a/v1"}]},
         "rewards[0].model",

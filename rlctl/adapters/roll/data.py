@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import isclose
 from typing import Any
 
 from rlctl.adapters.engine.rules import (
     ABSENT,
     NO_KEY,
+    BadValueError,
     CustomRule,
     DialectKey,
     Dropped,
@@ -24,6 +26,7 @@ from rlctl.adapters.roll.numbers import shuffled_by_seed
 from rlctl.adapters.roll.rewards import domains
 from rlctl.adapters.roll.rollout import G as TRAINING
 from rlctl.common.messages.reasons import said
+from rlctl.common.numbers import is_number
 from rlctl.documents.paths import KeyPath
 
 D = "actor_train.data_args"
@@ -272,17 +275,45 @@ PROMPTS = CustomRule(
 
 
 def _read_shares(view: Reading) -> Iterator[Flow]:
-    shares = view.get(SHARES)
-    if isinstance(shares, Mapping) and len(shares) == 1:
-        yield Flow(view.to("data.mixing"), "concatenate", (view.path(SHARES),), note="there is only one domain")
+    shares, at = view.get(SHARES), view.path(SHARES)
+    if not isinstance(shares, Mapping) or not shares:
+        return
+    if len(shares) == 1:
+        yield Flow(view.to("data.mixing"), "concatenate", (at,), note="there is only one domain")
+        return
+    for name, share in shares.items():
+        if not is_number(share) or share < 0:
+            raise BadValueError(said("is {share!r}; expected a share from 0 to 1", share=share), key=(*at, name))
+    *_, last = shares
+    rest = 1 - sum(share for name, share in shares.items() if name != last)
+    for name, share in shares.items():
+        of, used = (*view.to("data.domain_weights"), str(name)), ((*at, name),)
+        if name == last and not isclose(share, rest):
+            note = said("ROLL gives the last domain what the others leave: {rest:.6g}", rest=rest)
+            yield Flow(of, round(rest, 6), used, "derived", note)
+        elif share == 0:
+            yield Flow((), None, used, "mapped", "no row of this domain is drawn")
+        else:
+            yield Flow(of, share, used, same=True)
 
 
 def _write_shares(view: Writing) -> Iterator[Out]:
     names, used = domains(view), (view.to("data.mixing"),)
-    weighs = view.get("data.mixing") != "concatenate"
-    if weighs:
+    if view.get("data.mixing") != "concatenate":
         yield Inexpressible(used, "ROLL samples by domain weights (the rows' tags), not by file weights")
-    if any(key.startswith(f"{SHARES}.") for key in view.config.carried_for("roll")) or not names:
+    weights, of = view.get("data.domain_weights"), view.to("data.domain_weights")
+    domain = dict(zip([reward["name"] for reward in view.get("rewards")], names, strict=True))
+    total = sum(weight for name, weight in weights.items() if name in domain)
+    for name, weight in weights.items():
+        if name not in domain:
+            yield Inexpressible(((*of, name),), "no reward has this name")
+        elif isclose(total, 1):
+            yield Flow((*view.path(SHARES), domain[name]), weight, ((*of, name),), same=True, always=True)
+        else:
+            note = "ROLL's shares sum to 1"
+            to = (*view.path(SHARES), domain[name])
+            yield Flow(to, weight / total, ((*of, name),), "derived", note, always=True)
+    if total:
         return
     if len(names) == 1:
         note = "all rows belong to one domain"
@@ -297,10 +328,10 @@ def _write_shares(view: Writing) -> Iterator[Out]:
 MIXING = CustomRule(
     "shares of domains",
     (DialectKey(SHARES, ABSENT), DialectKey(f"{SHARES}.*", ABSENT)),
-    ("data.mixing",),
+    ("data.mixing", "data.domain_weights", "data.domain_weights.**"),
     _read_shares,
     _write_shares,
-    why="ROLL wants a share for each domain of its rewards, which the canonical config does not have.",
+    why="A share for each domain: one domain is all rows, and the last one's share is what the others leave.",
 )
 
 

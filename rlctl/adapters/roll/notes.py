@@ -161,10 +161,6 @@ MEDIA = unsupported(
 )
 UNSUPPORTED = [
     *unsupported(
-        "ROLL mixes domains (tags of rows) by these weights; other frameworks mix them as the rows do",
-        "actor_train.data_args.domain_interleave_probs.*",
-    ),
-    *unsupported(
         "each mini-batch would use its current log-probs as old log-probs, so the ratio is always 1",
         "force_disable_old_logprobs_recompute",
     ),
@@ -291,6 +287,9 @@ DEAD_IN_AGENTIC = [
     *ALWAYS_OFFLOADED,
 ]
 DEAD_IN_SFT = [
+    *misleading(
+        "a key of RLVR; supervised training draws all rows alike", "actor_train.data_args.domain_interleave_probs.**"
+    ),
     *dead(
         "SFT has no rollout",
         "rollout_batch_size",

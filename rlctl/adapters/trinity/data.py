@@ -499,6 +499,13 @@ RULES: list[Rule] = [
     Dropped("data.overlong_prompts", "Trinity-RFT cannot filter overlong prompts: filter the dataset before training"),
     Dropped("data.truncation", "Trinity truncates overlong prompts from the right and excludes them from training"),
     Dropped("data.shuffle_evaluation", "Trinity evaluates in file order"),
+    *(
+        Dropped(
+            key,
+            "Trinity draws all rows of a task set alike, whichever reward scores them: repeat rows to keep the shares",
+        )
+        for key in ("data.domain_weights", "data.domain_weights.**")
+    ),
     Dropped("data.last_batch", "Trinity carries an incomplete last batch into the next epoch", "carry", matters=True),
     Dropped("data.loader_workers", "Trinity reads its data itself", idle=True),
     Dropped("data.filter_workers", "Trinity cannot filter prompts", idle=True),

@@ -427,6 +427,10 @@ RULES: list[Rule] = [
         also=(DialectKey("actor_rollout_ref.model.tokenizer_path", None, "0.6"),),
     ),
     Dropped("data.mixing", "verl concatenates its files"),
+    *(
+        Dropped(key, "verl draws all rows alike, whichever reward scores them: repeat rows to keep the shares")
+        for key in ("data.domain_weights", "data.domain_weights.**")
+    ),
     Dropped("data.curriculum.keys", "verl has no order by difficulty"),
     Dropped("data.curriculum.args", "verl has no order by difficulty"),
     Dropped("data.operators", "verl has no data operators"),

@@ -33,6 +33,19 @@ reward-names = { $count } rewards are named '{ $name }', so their metrics would 
     .about = Reward names must be unique; their metrics would collide.
     .hint = give each reward its own name
 
+domain-weights = data.domain_weights weighs { $name }, but no reward has this name; the rewards are: { $known }
+    .about = Data is weighed for a reward that doesn't exist, for an objective without rewards, or by two settings at once.
+    .hint = { $near ->
+        [none] name one of the rewards, or remove the weight
+       *[other] did you mean '{ $near }'?
+    }
+domain-weights_objective = data.domain_weights weighs the rows of rewards, but { $objective } has no rewards
+    .hint = remove data.domain_weights, and set data.mixing and the weights of data.train instead
+domain-weights_mixing = data.mixing is { $value }, but data.domain_weights mixes the rows of all datasets
+    .hint = remove data.mixing, or remove data.domain_weights
+domain-weights_source = { $key } is { $value }, but data.domain_weights mixes the rows of all datasets
+    .hint = remove this weight, or remove data.domain_weights
+
 auxiliary-models = { $reason }
     .about = Two auxiliary models share a name, one has too few devices, or a judge refers to one that doesn't exist.
     .hint = { $advice }

@@ -31,6 +31,19 @@ reward-names = 有 { $count } 个奖励都叫 '{ $name }'，指标会混在一�
     .about = 奖励的名称必须互不相同，否则指标会混在一起。
     .hint = 给每个奖励起不同的名称
 
+domain-weights = data.domain_weights 给 { $name } 设了权重，但没有叫这个名称的奖励；现有奖励：{ $known }
+    .about = 按奖励给数据加权时，奖励不存在、训练目标没有奖励，或者同时用了两种混合设置。
+    .hint = { $near ->
+        [none] 改为某个奖励的名称，或删除这个权重
+       *[other] 是否想写 '{ $near }'？
+    }
+domain-weights_objective = data.domain_weights 按奖励给数据加权，但 { $objective } 没有奖励
+    .hint = 删除 data.domain_weights，改用 data.mixing 和 data.train 各项的 weight
+domain-weights_mixing = data.mixing 是 { $value }，但 data.domain_weights 已经混合所有数据集的行
+    .hint = 删除 data.mixing，或删除 data.domain_weights
+domain-weights_source = { $key } 是 { $value }，但 data.domain_weights 已经混合所有数据集的行
+    .hint = 删除这个权重，或删除 data.domain_weights
+
 auxiliary-models = { $reason }
     .about = 辅助模型重名、设备不够，或者评审引用了不存在的辅助模型。
     .hint = { $advice }

@@ -283,6 +283,8 @@ class Data:
     mixing: Literal["concatenate", "weighted", "weighted_exact"] = "concatenate"
     """concatenate: one pool of all rows. weighted: rows are sampled by weight. weighted_exact: each batch is split
     exactly by weight (ROLL's interleaving)."""
+    domain_weights: dict[str, Positive] = {}
+    """Relative weights of rewards' rows, by the reward's name. Each batch is split exactly; other rows are not used."""
     max_prompt_tokens: Tokens = 512
     """Longest prompt after the chat template. Higher values keep more prompts and need more memory."""
     overlong_prompts: Literal["keep", "drop"] = "keep"

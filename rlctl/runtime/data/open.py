@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,11 @@ from rlctl.common.messages.reasons import said
 from rlctl.config.sections.agents import TrajectoryAgent
 from rlctl.config.sections.data import Data, DataSource, EvaluationSource
 from rlctl.config.sections.model import Model
+from rlctl.config.sections.rewards import Reward
 from rlctl.runtime.agents.tools import agent_prompts
 from rlctl.runtime.data.chat import AgentPrompt, Chat
 from rlctl.runtime.data.difficulty import Pacing
+from rlctl.runtime.data.domains import DomainRows, split_by_domain
 from rlctl.runtime.data.experts import ExpertSpec, expert_source
 from rlctl.runtime.data.images import reader_of
 from rlctl.runtime.data.order import easy_to_hard, numbers_of, shuffle
@@ -31,6 +33,7 @@ from rlctl.runtime.types import Prompt, Sample
 PromptStream = Stream[Prompt]
 SftStream = Stream[Sample]
 PairStream = Stream[Pair]
+Source = PromptSet | DomainRows | SampleSet | PairSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class DataSpec:
     """Prompts, sequences or pairs that a step draws."""
     seed: int
     """Of the order: ``data.seed``, else ``run.seed``."""
+    rewards: Sequence[Reward]
+    """Whose rows are the domains of ``data.domain_weights``."""
     max_sequence_tokens: int
     """Of the longest training sequence that comes from the data set."""
     with_loss: frozenset[int]
@@ -95,12 +100,18 @@ def open_prompt_stream(spec: DataSpec, tokenizer: Any) -> tuple[PromptStream, li
     """Open the training prompts.
 
     Raises:
-        RunError: a source cannot be read, or not one step's prompts fit; see ``PromptSet`` and ``Stream``.
+        RunError: a source cannot be read, or not one step's prompts fit; see ``PromptSet``, ``split_by_domain`` and ``Stream``.
     """
     sets = list(open_prompts(spec.section, make_chat(spec, tokenizer), spec.section.train, section="train"))
     _check_room(spec, sets)
-    stream = PromptStream(sets, **_drawing(spec, sets))
-    return stream, [prompts.report for prompts in sets]
+    reports = [prompts.report for prompts in sets]
+    if not spec.section.domain_weights:
+        return PromptStream(sets, **_drawing(spec, sets)), reports
+    drawn = split_by_domain(sets, spec.section.domain_weights, spec.rewards)
+    for index, report in enumerate(reports):
+        used = sum(rows.count_of(index) for rows in drawn)
+        reports[index] = replace(report, rows=used, undrawn=report.rows - used)
+    return PromptStream(drawn, **_drawing(spec, drawn)), reports
 
 
 def open_sft_stream(spec: DataSpec, tokenizer: Any) -> tuple[SftStream, list[SetReport]]:
@@ -202,7 +213,7 @@ def _check_room(spec: DataSpec, sets: Sequence[PromptSet]) -> None:
         )
 
 
-def _drawing(spec: DataSpec, sets: Sequence[PromptSet | SampleSet | PairSet]) -> dict[str, Any]:
+def _drawing(spec: DataSpec, sets: Sequence[Source]) -> dict[str, Any]:
     """How a stream draws its batches."""
     return {
         "per_step": spec.per_step,
@@ -211,7 +222,7 @@ def _drawing(spec: DataSpec, sets: Sequence[PromptSet | SampleSet | PairSet]) ->
     }
 
 
-def ordering_of(spec: DataSpec, sets: Sequence[PromptSet | SampleSet | PairSet]) -> Ordering:
+def ordering_of(spec: DataSpec, sets: Sequence[Source]) -> Ordering:
     """How the training data is drawn.
 
     Raises:
@@ -235,19 +246,23 @@ def ordering_of(spec: DataSpec, sets: Sequence[PromptSet | SampleSet | PairSet])
             ),
             hint="remove data.curriculum.args",
         )
+    weights = {f"data.train[{index}].weight": source.weight for index, source in enumerate(data.train)}
+    if data.domain_weights:
+        weights = {f"data.domain_weights.{name}": weight for name, weight in data.domain_weights.items()}
     return Ordering(
         order=curriculum.order,
         seed=spec.seed,
         last_batch=data.last_batch,
-        mixing=data.mixing,
-        weights=tuple(source.weight for source in data.train),
+        mixing="weighted_exact" if data.domain_weights else data.mixing,
+        weights=tuple(weights.values()),
+        keys=tuple(weights),
         ranks=_ranks(data, sets),
         features=_features(data, sets),
         pacing=Pacing.of(curriculum.args),
     )
 
 
-def _ranks(data: Data, sets: Sequence[PromptSet | SampleSet | PairSet]) -> tuple[np.ndarray, ...]:
+def _ranks(data: Data, sets: Sequence[Source]) -> tuple[np.ndarray, ...]:
     if data.curriculum.order != "easy_to_hard":
         return ()
     if not data.curriculum.keys:
@@ -255,7 +270,7 @@ def _ranks(data: Data, sets: Sequence[PromptSet | SampleSet | PairSet]) -> tuple
     return tuple(easy_to_hard([rows.column(key) for key in data.curriculum.keys]) for rows in sets)
 
 
-def _features(data: Data, sets: Sequence[PromptSet | SampleSet | PairSet]) -> tuple[np.ndarray, ...]:
+def _features(data: Data, sets: Sequence[Source]) -> tuple[np.ndarray, ...]:
     keys = data.curriculum.keys
     if data.curriculum.order != "difficulty":
         return ()

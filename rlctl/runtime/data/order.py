@@ -75,8 +75,13 @@ def draw_sources(count: int, shares: Sequence[float], *, seed: int, start: int) 
     return np.searchsorted(np.cumsum(shares)[:-1], uniform, side="right").tolist()
 
 
-def split_exactly(count: int, shares: Sequence[float]) -> list[int]:
+def split_exactly(count: int, shares: Sequence[float], keys: Sequence[str]) -> list[int]:
     """Split ``count`` prompts by shares: floor(share * count) each, the remainder to the last source.
+
+    Args:
+        count: prompts.
+        shares: of the sources, summing to 1.
+        keys: where the config weighs each source, for messages.
 
     Source: ROLL's ``domain_interleave_probs``, roll/pipeline/rlvr/rlvr_pipeline.py.
 
@@ -86,16 +91,16 @@ def split_exactly(count: int, shares: Sequence[float]) -> list[int]:
     counts = [int(share * count + 1e-9) for share in shares]
     counts[-1] += count - sum(counts)
     if min(counts) == 0:
-        source = counts.index(0)
+        empty = counts.index(0)
         raise RunError(
             said(
-                "data.mixing is weighted_exact and data.train[{source}] gets {shares:.3g} of {count} prompts: none",
-                source=source,
-                shares=shares[source],
+                "each batch is split exactly by weight, and {key} gets {share:.3g} of {count} prompts: none",
+                key=keys[empty],
+                share=shares[empty],
                 count=count,
             ),
             hint=said(
-                "raise its weight to at least {value:.3g} of all, or set data.mixing to weighted", value=1 / count
+                "raise its weight to at least {value:.3g} of all, or raise batch.prompts_per_step", value=1 / count
             ),
         )
     return counts

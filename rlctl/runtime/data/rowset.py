@@ -34,6 +34,8 @@ class SetReport:
     path: str
     rows: int
     """Rows that are used."""
+    undrawn: int = 0
+    """Rows of no reward that ``data.domain_weights`` names, which are not."""
     dropped: int = 0
     """Overlong prompts that are not."""
     cut: int = 0
@@ -46,6 +48,8 @@ class SetReport:
     def __str__(self) -> str:
         template = "{name}: {rows} prompts from {path}" if self.path else "{name}: {rows} prompts"
         parts = [said(template, name=self.name, rows=self.rows, path=self.path)]
+        if self.undrawn:
+            parts.append(said("{count} of no reward in data.domain_weights not used", count=self.undrawn))
         parts += [said("{count} overlong dropped", count=self.dropped)] if self.dropped else []
         parts += [said("{count} overlong truncated", count=self.cut)] if self.cut else []
         parts += [said("{count} without an answer", count=self.unanswered)] if self.unanswered else []
@@ -111,6 +115,15 @@ class RowSet(Sequence[Prompt]):
         require_column(self._dataset, name, source=self.source, key="data.curriculum.keys")
         values = list(self._dataset[name])
         return [values[row] for row in self._rows.tolist()]
+
+    def labels(self) -> list[tuple[str, str | None]]:
+        """The data source and the tag of each task, without making the tasks."""
+        named = [key for key in (self.source.source_key, self.source.tag_key) if key in self._dataset.column_names]
+        columns = {key: self.column(key) for key in named if key}
+        sources = columns.get(self.source.source_key or "", [None] * len(self))
+        tags = columns.get(self.source.tag_key or "", [None] * len(self))
+        labels = zip(sources, tags, strict=True)
+        return [(str(source or self._name), None if tag is None else str(tag)) for source, tag in labels]
 
     def table(self, start: int, stop: int) -> pa.Table:
         """The rows of the tasks from ``start`` to ``stop``, as they are in the data set."""

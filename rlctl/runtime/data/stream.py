@@ -98,6 +98,8 @@ class Ordering:
     mixing: Mixing = "concatenate"
     weights: tuple[float, ...] = ()
     """One for each source."""
+    keys: tuple[str, ...] = ()
+    """Where the config has them, for messages."""
     ranks: tuple[np.ndarray, ...] = ()
     """easy_to_hard: the order of each source's rows."""
     features: tuple[np.ndarray, ...] = ()
@@ -158,7 +160,7 @@ class Stream(Generic[T]):
         total = sum(ordering.weights) or 1.0
         self._shares = [weight / total for weight in ordering.weights]
         if ordering.mixing == "weighted_exact":
-            split_exactly(per_step, self._shares)
+            split_exactly(per_step, self._shares, ordering.keys)
 
     @property
     def epoch(self) -> int:
@@ -280,7 +282,7 @@ class Stream(Generic[T]):
         if self._ordering.mixing == "concatenate":
             return self._next_concatenated(count)
         if self._ordering.mixing == "weighted_exact" and len(self._sources) > 1 and count == self.per_step:
-            counts = split_exactly(count, self._shares)
+            counts = split_exactly(count, self._shares, self._ordering.keys)
             return [(i, row) for i, size in enumerate(counts) for row in self._cursors[i].take(size)]
         chosen = draw_sources(count, self._shares, seed=self._ordering.seed, start=self._drawn)
         rows = {i: iter(self._cursors[i].take(size)) for i, size in sorted(Counter(chosen).items())}

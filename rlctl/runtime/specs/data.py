@@ -23,6 +23,7 @@ def data_spec(config: Config) -> DataSpec:
         objective=objective,
         per_step=config.batch.prompts_per_step,
         seed=config.run.seed if data.seed is None else data.seed,
+        rewards=config.rewards,
         max_sequence_tokens=data.max_sequence_tokens or data.max_prompt_tokens + config.rollout.max_response_tokens,
         with_loss=frozenset(i for i, source in enumerate(data.eval) if arithmetic.measures_loss(config, source)),
         experts=expert_spec(config),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from rlctl.common.ranks import Rank, rank_of
 from rlctl.common.report import Bucket
 from rlctl.config import load
 from rlctl.config.sections.agents import EnvironmentAgent
 from rlctl.documents import read_yaml
 from rlctl.runtime.experience.samples import evaluation_sampling
+from rlctl.translation.translate import translate_loaded
 
 from .texts import AGENTIC, RLVR, bucket, lost, read, written
 
@@ -40,13 +43,41 @@ def test_one_domain_is_the_whole_of_a_batch() -> None:
     assert values["actor_train"]["data_args"]["domain_interleave_probs"] == {"math_rule": 1.0}
 
 
-def test_shares_of_several_domains_are_kept_for_the_way_back() -> None:
-    shares = {"math_rule": 0.7, "code": 0.3}
+def of_domains(shares: Any) -> Any:
     code = {**JUDGE, "tag_included": ["code"]}
-    loaded, report = read(RLVR, actor_train__data_args__domain_interleave_probs=shares, rewards__code=code)
-    assert bucket(report, "actor_train.data_args.domain_interleave_probs.code") is Bucket.UNSUPPORTED
+    return read(RLVR, actor_train__data_args__domain_interleave_probs=shares, rewards__code=code)
+
+
+def test_shares_of_several_domains_are_weights_of_rewards() -> None:
+    """The last domain gets what the others leave, whatever its share says."""
+    shares = {"math_rule": 0.7, "code": 0.3}
+    loaded, report = of_domains(shares)
+    assert loaded.config.data.domain_weights == shares
+    assert bucket(report, "actor_train.data_args.domain_interleave_probs.code") is Bucket.MAPPED
     values, _ = written(loaded)
     assert values["actor_train"]["data_args"]["domain_interleave_probs"] == shares
+    assert of_domains({"code": 0.2, "math_rule": 0.1})[0].config.data.domain_weights == {"code": 0.2, "math_rule": 0.8}
+    assert of_domains({"code": 0, "math_rule": 1})[0].config.data.domain_weights == {"math_rule": 1}
+    with pytest.raises(AssertionError, match="expected a share from 0 to 1"):
+        of_domains({"math_rule": "all", "code": 0.3})
+
+
+@pytest.mark.parametrize("target", ["verl", "trinity"])
+def test_shares_of_domains_are_lost_elsewhere(target: str) -> None:
+    """The report has each share among what changes the data."""
+    shares = {"math_rule": 0.7, "code": 0.3}
+    loaded, report = of_domains(shares)
+    made = translate_loaded(loaded, report, target)
+    lost = {item.key for item in made.report.accounting if item.bucket is Bucket.UNSUPPORTED}
+    assert {f"actor_train.data_args.domain_interleave_probs.{name}" for name in shares} <= lost
+    assert rank_of("data.domain_weights.code") is Rank.DATA
+
+
+def test_weights_of_rewards_are_shares_of_the_sum() -> None:
+    loaded, _ = of_domains({"math_rule": 0.7, "code": 0.3})
+    weighed = replace(loaded.config.data, domain_weights={"code": 3.0, "math_rule": 1.0, "other": 4.0})
+    values, _ = written(replace(loaded, config=replace(loaded.config, data=weighed)))
+    assert values["actor_train"]["data_args"]["domain_interleave_probs"] == {"code": 0.75, "math_rule": 0.25}
 
 
 def test_validation_draws_as_roll_does_where_nothing_is_said() -> None:

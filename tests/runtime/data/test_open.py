@@ -120,3 +120,94 @@ def test_supervised_stream_and_its_default_limit(tmp_path: Path, tokenizer: Any)
     assert len(batch) == 5
     assert all(tokenizer.decode(s.token_ids[s.mask]) == "yes<|im_end|>" for s in batch)
     assert sum(report.rows for report in reports) == 10
+
+
+def opened_by_domain(folder: Path, weights: dict[str, float], *, per_step: int = 8, **data: Any) -> DataSpec:
+    """Two files with rows of three tags in turn, and two rewards with one tag each."""
+    for name, count in (("a", 12), ("b", 9)):
+        rows = [
+            {
+                "prompt": f"{name}{i}",
+                "answer": i,
+                "tag": ("math", "code", "chat")[i % 3],
+                "weak": 0.1 * i / 2,
+                "strong": 1.0,
+            }
+            for i in range(count)
+        ]
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    sources = [{"path": str(folder / f"{name}.jsonl"), "tag_key": "tag"} for name in "ab"]
+    rewards = [{"type": "rule", "name": name, "applies_to": [name]} for name in ("code", "math")]
+    section = {"train": sources, "max_prompt_tokens": 64, "domain_weights": weights, **data}
+    return data_spec(config_from({"data": section, "rewards": rewards, "batch": {"prompts_per_step": per_step}}))
+
+
+def tags(batch: list[Any]) -> list[str]:
+    return [prompt.extra["tag"] for prompt in batch]
+
+
+def test_domain_weights_split_each_batch_by_the_reward_of_its_rows(tmp_path: Path, tokenizer: Any) -> None:
+    """Shares of 0.7 and 0.3 of 8 prompts: int(5.6), and the rest to the last; rows of neither reward are not drawn."""
+    stream, reports = open_prompt_stream(opened_by_domain(tmp_path, {"math": 0.7, "code": 0.3}), tokenizer)
+    batches = [stream.next_batch() for _ in range(6)]
+    assert all(tags(batch) == ["math"] * 5 + ["code"] * 3 for batch in batches)
+    assert stream.rows == 14
+    assert [(report.rows, report.undrawn) for report in reports] == [(8, 4), (6, 3)]
+    assert "4 of no reward in data.domain_weights not used" in str(reports[0])
+    drawn = [prompt for batch in batches for prompt in batch]
+    assert {(p.source, p.answer) for p in drawn} == {
+        (name, i) for name, count in (("a", 12), ("b", 9)) for i in range(count) if i % 3 < 2
+    }
+    assert {p.index for p in drawn} == set(range(14))
+    assert len({(p.index, p.text) for p in drawn}) == 14
+    even, _ = open_prompt_stream(opened_by_domain(tmp_path, {"math": 1, "code": 1}), tokenizer)
+    assert tags(even.next_batch()) == ["math"] * 4 + ["code"] * 4
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        {"order": "shuffle"},
+        {"order": "easy_to_hard", "keys": ["weak"]},
+        {"order": "difficulty", "keys": ["weak", "strong"]},
+    ],
+)
+def test_a_resumed_run_draws_the_same_rows_of_each_domain(tmp_path: Path, tokenizer: Any, order: Any) -> None:
+    spec = opened_by_domain(tmp_path, {"math": 2, "code": 1}, per_step=5, curriculum=order)
+    whole, resumed = open_prompt_stream(spec, tokenizer)[0], open_prompt_stream(spec, tokenizer)[0]
+    for _ in range(4):
+        whole.feedback({prompt.index: 0.25 for prompt in whole.next_batch()})
+    resumed.restore(json.loads(json.dumps(whole.state())))
+    for _ in range(6):
+        batch = whole.next_batch()
+        assert resumed.next_batch() == batch
+        for each in (whole, resumed):
+            each.feedback({prompt.index: 0.5 for prompt in batch})
+    other = opened_by_domain(tmp_path, {"math": 1, "code": 1}, per_step=5, curriculum=order)
+    with pytest.raises(RunError, match="weights: was"):
+        open_prompt_stream(other, tokenizer)[0].restore(whole.state())
+
+
+def test_a_domain_that_draws_nothing_is_refused(tmp_path: Path, tokenizer: Any) -> None:
+    spec = opened_by_domain(tmp_path, {"math": 1, "code": 0.01})
+    with pytest.raises(RunError, match=r"weighs code, but no training row .* the rows are of a, b"):
+        open_prompt_stream(replace(spec, section=replace(spec.section, train=without_tags(spec))), tokenizer)
+    narrow = opened_by_domain(tmp_path, {"code": 0.01, "math": 1})
+    with pytest.raises(RunError, match=r"data\.domain_weights\.code gets 0\.0099 of 8 prompts: none"):
+        open_prompt_stream(narrow, tokenizer)
+
+
+def without_tags(spec: DataSpec) -> Any:
+    first, second = spec.section.train
+    return replace(first, reward="math", tag_key=None), replace(second, tag_key=None)
+
+
+def test_a_reward_for_all_rows_takes_what_the_others_leave(tmp_path: Path, tokenizer: Any) -> None:
+    spec = opened_by_domain(tmp_path, {"all": 0.5, "code": 0.5})
+    rewards = config_from(
+        {"rewards": [{"type": "rule", "name": "all"}, {"type": "rule", "name": "code", "applies_to": ["code"]}]}
+    ).rewards
+    stream, _ = open_prompt_stream(replace(spec, rewards=rewards), tokenizer)
+    drawn = [stream.next_batch() for _ in range(9)]
+    assert {tag for batch in drawn for tag in tags(batch[:4])} == {"math", "chat"}
+    assert {tag for batch in drawn for tag in tags(batch[4:])} == {"code"}

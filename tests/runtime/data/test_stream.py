@@ -132,12 +132,13 @@ def test_a_weighted_draw_does_not_depend_on_the_batch_size() -> None:
 
 def test_weighted_exact_splits_as_roll_does() -> None:
     """int(share * batch) each, the remainder to the last, worked by hand."""
-    assert split_exactly(10, [0.25, 0.33, 0.42]) == [2, 3, 5]
-    assert split_exactly(10, [0.7, 0.3]) == [7, 3]
+    assert split_exactly(10, [0.25, 0.33, 0.42], "abc") == [2, 3, 5]
+    assert split_exactly(10, [0.7, 0.3], "ab") == [7, 3]
     source = stream(["a"] * 4, ["b"] * 9, per_step=10, mixing="weighted_exact", weights=(7.0, 3.0))
     assert all(Counter(batch) == {"a": 7, "b": 3} for batch in batches(source, 4))
-    with pytest.raises(RunError, match=r"data\.train\[1\] gets 0\.01 of 10 prompts: none"):
-        stream(LETTERS, LETTERS, LETTERS, per_step=10, mixing="weighted_exact", weights=(90.0, 1.0, 9.0))
+    weights: dict[str, Any] = {"weights": (90.0, 1.0, 9.0), "keys": ("a", "b", "c")}
+    with pytest.raises(RunError, match=r"b gets 0\.01 of 10 prompts: none"):
+        stream(LETTERS, LETTERS, LETTERS, per_step=10, mixing="weighted_exact", **weights)
 
 
 def test_easy_to_hard() -> None:
