@@ -168,7 +168,7 @@ def test_a_prefix_is_what_hydra_needs(release: str, engine: str) -> None:
     for path in table.known:
         key = ".".join(str(part) for part in path)
         prefix = prefix_of("ppo", release, engine, table, path)
-        assert (key in composed) if not prefix else True, key
+        assert prefix or key.removesuffix(".**") in composed, key
         assert (key not in composed) if prefix == "+" else True, key
         plain += not prefix
     for key in composed:

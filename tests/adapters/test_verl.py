@@ -297,7 +297,7 @@ def test_what_holds_for_devices_of_rollout_s_own_is_not_written_where_all_roles_
     rollout = values["actor_rollout_ref"]["rollout"]
     assert "gpu_memory_utilization" not in rollout
     assert "backend" not in rollout.get("checkpoint_engine", {})
-    assert bucket(report, "explorer.rollout_model.gpu_memory_utilization") is Bucket.DERIVED
+    assert bucket(report, "explorer.rollout_model.gpu_memory_utilization") is Bucket.CARRIED
     assert bucket(report, "synchronizer.sync_method") is Bucket.DERIVED
 
 

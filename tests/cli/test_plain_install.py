@@ -91,6 +91,11 @@ def hint(wheel: Path) -> Hint:
 def rlctl(plain: Path, tmp_path: Path) -> Rlctl:
     """Runs the installed ``rlctl`` in a folder with a config whose model and data exist."""
     (tmp_path / "model").mkdir()
+    sizes = {"vocab_size": 1000, "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4}
+    shape = {"model_type": "llama", "intermediate_size": 96, "max_position_embeddings": 2048, **sizes}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(shape))
+    header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    (tmp_path / "model" / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
     (tmp_path / "train.jsonl").write_text('{"prompt": "1+1=", "answer": "2"}\n' * 8)
     (tmp_path / "run.yaml").write_text(
         "rlctl: 1\n"

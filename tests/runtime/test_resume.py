@@ -73,7 +73,7 @@ def test_a_run_that_is_stopped_then_killed_then_damaged_ends_as_the_one_that_was
     result = runs.resume(runs.inspect(folder), observer=events.append)
     assert result.status == "finished", result.cause
     passed_over = [event["message"] for event in events if event["kind"] == "advisory"]
-    assert any(str(newest) in message and "is incomplete" in message for message in passed_over), passed_over
+    assert any(str(newest) in message and "damaged or incomplete" in message for message in passed_over), passed_over
     resumed = [event["step"] for event in events if event["kind"] == "resumed"]
     assert resumed == ([1] if newest.name == "step-000002" else [])
     assert numbers(folder) == whole.numbers

@@ -78,6 +78,10 @@ def test_the_plan_and_the_difference_follow_what_is_typed(file: Path) -> None:
         screen.action_tab("diff")
         await settled(screen, pilot)
         listed = screen.query_one("#diff-list", OptionList)
+        for _ in range(100):  # a busy machine draws it later
+            if listed.option_count:
+                break
+            await pilot.pause(0.1)
         assert "8 -> 16" in str(listed.get_option_at_index(0).prompt)
 
     drive(RlctlApp(session=Session.open(file)), act)

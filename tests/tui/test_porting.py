@@ -81,7 +81,8 @@ def test_the_account_asks_for_a_fact_and_the_preview_goes_by_it(file: Path) -> N
         assert "max_steps" not in screen.query_one("#preview-text", TextArea).text
         account = screen.query_one("#account", OptionList)
         assert account.has_focus
-        assert "dataset_rows" in str(account.get_option_at_index(0).prompt)
+        prompts = [str(account.get_option_at_index(index).prompt) for index in range(account.option_count)]
+        account.highlighted = next(index for index, prompt in enumerate(prompts) if "dataset_rows" in prompt)
         await pilot.press("enter")
         await pilot.pause()
         assert isinstance(screen.app.screen, FactsScreen)
@@ -451,14 +452,14 @@ def test_a_script_that_is_not_given_what_it_wants_is_left_with_what_to_give(file
 
 def test_a_value_that_is_another_one_each_time_is_asked_for(file: Path) -> None:
     script = file.with_name("sft.sh")
-    script.write_text("python3 -m verl.trainer.main_ppo trainer.experiment_name=run-$RANDOM\n")
+    script.write_text("python3 -m verl.trainer.main_ppo trainer.nnodes=$RANDOM\n")
 
     async def act(screen: Any, pilot: Any) -> None:
         shown = " ".join(text_of(screen.app).replace("│", " ").split())  # a long path wraps the line
         assert "$RANDOM has a different value in each run" in shown
         await pilot.press("7", "enter")
         await settled(screen.app.screen, pilot)
-        assert screen.app.screen.session.config.run.name == "run-7"
+        assert screen.app.screen.session.config.placement.nodes == 7
 
     drive(RlctlApp(session=lambda given: Session.open(script, given=given)), act)
 
@@ -468,6 +469,7 @@ def test_several_pasted_lines_are_taken_whole(file: Path, end: str) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await screen.jump(("model", "path"))
         await settled(screen, pilot)
+        await pilot.press("e")
         screen.app.post_message(Paste(end.join(("one", "two", "three", ""))))
         await settled(screen, pilot)
         assert "one\ntwo\nthree" in screen.app.screen.query_one(TextArea).text.replace("  ", "")

@@ -94,7 +94,7 @@ class DialectKey:
     until: str = ""
     """The last version that has it."""
     words: bool = False
-    """Whether its value may be text although its default is a number."""
+    """Whether its value may be text although its default is a number or a boolean."""
     takes: type | tuple[str, ...] | None = None
     """What the framework takes, if its default does not tell: a number, a list, or one of these words and no other."""
 

@@ -279,7 +279,7 @@ CHECKPOINT: list[Rule] = [
     Dropped("checkpoint.at_end", "ROLL always saves the last step", True, matters=True),
     CustomRule(
         "resume",
-        (DialectKey("resume_from_checkpoint", False),),
+        (DialectKey("resume_from_checkpoint", False, words=True),),
         ("checkpoint.resume", "checkpoint.resume_path"),
         _read_resume,
         _write_resume,

@@ -344,7 +344,12 @@ OUTPUT: list[Rule] = [
         _write_monitor,
         why="One monitor with arguments is one item of a list of trackers, each with its own fields.",
     ),
-    Key("monitor.enable_ray_timeline", "profiling.ray_timeline", False, Partly({False: None})),
+    Key(
+        "monitor.enable_ray_timeline",
+        "profiling.ray_timeline",
+        False,
+        Names({False: None, True: True}, missing="Trinity names the file of Ray's timeline itself"),
+    ),
     *[
         Dropped(f"profiling.{name}", "Trinity's only profiler is Ray's timeline", idle=True)
         for name in (

@@ -298,7 +298,8 @@ OWN = {
 @pytest.mark.parametrize("what", OWN)
 def test_a_call_that_goes_wrong_changes_no_other_answer(hostile: Path, what: str) -> None:
     turns = [[("say", 7)], [(what, 0 if what == "exit" else 1)], [("say", 8)], [("look", 0)]]
-    said, _ = at_once(hostile, "act", "act", *turns, tool_timeout=5.0)
+    late = OWN[what].endswith("5 s")  # the others have more, because a busy machine starts sandboxes slowly
+    said, _ = at_once(hostile, "act", "act", *turns, tool_timeout=5.0 if late else 60.0)
     assert said[1].startswith(OWN[what]), said[1]
     assert [said[0], *said[2:]] == ["7", "8", "3 0 False"], "nothing of it is left either"
 

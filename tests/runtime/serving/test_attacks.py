@@ -121,7 +121,7 @@ DEEP = "[" * 100_000 + "]" * 100_000
         ({"messages": HELLO, "n": True}, "above 0"),
         ({"messages": HELLO, "max_tokens": -5}, "above 0"),
         ({"messages": HELLO, "temperature": -1}, "temperature is -1"),
-        ('{"messages": [{"role": "user", "content": "a"}], "temperature": NaN}', "NaN is no number"),
+        ('{"messages": [{"role": "user", "content": "a"}], "temperature": NaN}', "NaN is not a number"),
         ('{"messages": [{"role": "user", "content": "a"}], "temperature": 1e999}', "temperature is inf"),
         ({"messages": HELLO, "temperature": 10**400}, "expected a number"),
         ({"messages": HELLO, "seed": 1 << 64}, "whole number of 64 bits"),
