@@ -197,6 +197,10 @@ ELSEWHERE: Mapping[str, Elsewhere] = {
     ),
     "engine-over-node": Elsewhere("their engines may span nodes"),
     "resume-path_unread": _as_warning("they ignore it, too; verl and ROLL always have the key"),
+    "evaluation-without-data": Elsewhere(
+        "files of Trinity-RFT and ROLL usually set the interval, and evaluate nothing without data",
+        {"verl": _W, "trinity": _N, "roll": _N},
+    ),
     "role-variables": Elsewhere("roles have other names"),
     "remote-path": Elsewhere("paths on other machines are read in other ways"),
     "staleness": Elsewhere("they count staleness otherwise"),
