@@ -99,7 +99,9 @@ def with_unknown_keys(runner: str, findings: Iterable[Finding], allowed: Collect
             finding,
             code="runner-refuses",
             level=Level.ERROR,
-            message=translated(said("{message}, and refuses it", message=finding.message)),
+            message=finding.message
+            if finding.code == "added-key"  # which names what refuses it
+            else translated(said("{message}, and refuses it", message=finding.message)),
         )
         if finding.code in REFUSED and not finding.added and finding.key not in allowed and strict(finding.key)
         else finding

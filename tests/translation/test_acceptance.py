@@ -111,6 +111,7 @@ KNOWN = {
         ("rollout_correction_run_qwen2_5_7b_fsdp.yaml", "rollout_correction_run_qwen2_5_7b_fsdp_multi_rs.yaml"),
         "a rank's share of a mini-batch is 4 responses, a micro-batch has 8",
     ),
+    "tuning_lora_run_qwen3_8b_merge_fsdp.yaml": "+actor_rollout_ref.model.lora.merge, a key that 0.9 has",
     "countdown-template.yaml": "a template: its taskset has no path",
     **dict.fromkeys(("bots.yaml", "ref_eval_collect.yaml"), "paths of single files, which load_dataset does not open"),
 }
