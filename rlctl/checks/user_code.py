@@ -185,9 +185,7 @@ def _signature(
     if takes is None:
         return
     key: KeyPath = ("rewards", index, "function")
-    known = (
-        "verl" if runner == "verl" else reward.signature
-    )  # verl has one way to call it, rlctl goes by its parameters
+    known = "verl" if runner == "verl" else reward.signature  # verl has one way to call it, rlctl uses its parameters
     form = form_of(takes) if known == "auto" else known
     where = f"{code.path}:{node.lineno}: {node.name}({takes})"
     if form is None:

@@ -1,4 +1,4 @@
-"""Characters that nobody sees, and text without them that is safe to write to a terminal.
+"""Invisible characters, and text without them that is safe to write to a terminal.
 
 What a file or a process says must not move the cursor, set titles, or hide or reorder text. Standard library only.
 """

@@ -177,7 +177,7 @@ def told(program: LaunchProgram) -> ParsedCommand:
 
 
 def refuse_unknown(words: Sequence[Text], at: Location) -> None:
-    """End the reading where a value is not known, or was computed from a variable that nobody set.
+    """End the reading where a value is not known, or was computed from an unset variable.
 
     Raises:
         MissingError: one is, with all variables that are wanted.

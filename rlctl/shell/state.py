@@ -194,7 +194,7 @@ class State:
         return value
 
     def not_set(self, name: str, at: Location) -> Text:
-        """What stands for a variable or an argument that nobody set: to bash an empty text."""
+        """What an unset variable or argument becomes: to bash an empty text."""
         if name in self.removed:
             return ()
         self.unset.setdefault(name, at)

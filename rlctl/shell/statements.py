@@ -61,7 +61,7 @@ class Command:
     at: Location
     folder: str
     vanished: Mapping[str, Location] = field(default_factory=dict)
-    """Variables that nobody set and which are words of it, so that these are none."""
+    """Unset variables that are words of it, so that these are none."""
 
 
 class End(Exception):

@@ -31,7 +31,7 @@ class Piece:
     names: frozenset[str] = frozenset()
     """The environment variables that it depends on."""
     unset: frozenset[str] = frozenset()
-    """The variables and arguments that nobody set and which it was computed from, as empty texts."""
+    """The unset variables and arguments that it was computed from, as empty texts."""
     problem: str = ""
     """Why it cannot be known by reading."""
     secret: str = ""
@@ -81,7 +81,7 @@ def names(text: Text) -> frozenset[str]:
 
 
 def unset(text: Text) -> frozenset[str]:
-    """The variables that nobody set and which a text was computed from."""
+    """The unset variables that a text was computed from."""
     return frozenset().union(*(piece.unset for piece in text))
 
 

@@ -70,7 +70,7 @@ class Words:
         self._protects = False
         """Whether quoted parts of the word that is scanned next are escaped, as those of a pattern."""
         self.vanished: dict[str, Location] = {}
-        """Variables that nobody set where a word was nothing else, so that there is no word."""
+        """Unset variables where a word was nothing else, so that there is no word."""
         self._bare: list[str] | None = None
         """Where the text of the word that is scanned next goes that is neither in quotes nor expanded."""
 

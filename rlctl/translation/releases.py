@@ -61,7 +61,7 @@ def assumed(
 ) -> list[Finding]:
     """Which release was assumed and why, if another is known, and each older one whose defaults change training.
 
-    The older ones are told up to the first that changes nothing.
+    The older ones are reported up to the first that changes nothing.
     """
     told: list[Finding] = []
     for release in older:

@@ -861,7 +861,7 @@ def dead(reason: str, *keys: str, since: str = "", until: str = "") -> list[Note
 
 
 def misleading(reason: str, *keys: str, since: str = "", until: str = "", instead: str = "") -> list[Noted]:
-    """As ``dead``, of rewards, data and losses: the run trains otherwise than the key says, which is told first."""
+    """As ``dead``, of rewards, data and losses: the run trains otherwise than the key says, which is reported first."""
     return [Noted(key, "dead", reason, since, until, misleads=True, instead=instead) for key in keys]
 
 

@@ -1,4 +1,4 @@
-"""verl: forks that have keys of their own beside verl's. They are told by those keys and named; rlctl does not read them.
+"""verl: forks that have keys of their own beside verl's. They are recognized by those keys and named; rlctl does not read them.
 
 A row says which keys show the fork, which are its own, and which of them count what verl counts by another.
 A fork whose files are not

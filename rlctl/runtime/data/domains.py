@@ -18,7 +18,7 @@ from rlctl.runtime.types import Prompt
 
 
 class DomainRows(Sequence[Prompt]):
-    """The prompts of one domain: some of the rows of each source, numbered anew so that an order by difficulty finds them.
+    """The prompts of one domain: some of the rows of each source, renumbered so that an order by difficulty finds them.
 
     Args:
         parts: sources, and which of their tasks belong to the domain.

@@ -113,7 +113,7 @@ class OwnRay:
 
 
 def agent_ended(agent: str, logs: Path, killed: int) -> RayLost:
-    """What is told of an agent of Ray's that ended; arguments as of ``ended``."""
+    """Message on an agent of Ray that ended; arguments as of ``ended``."""
     told = said("Ray's {agent} died, and Ray ends its node process with it", agent=agent)
     if killed:
         told += "; the system killed processes for lack of memory in the meantime"

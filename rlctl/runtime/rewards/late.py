@@ -22,7 +22,7 @@ def note(logs: Path | None, name: str, limit: float, left: int, count: int) -> N
     """Say of a reward that a call took too long.
 
     Args:
-        logs: folder of the run's logs; without it nobody is told.
+        logs: folder of the run's logs; without it nothing is logged.
         name: of the reward.
         limit: seconds of a call.
         left: responses that are not scored yet.

@@ -128,7 +128,7 @@ class CallPool:
     ) -> None:
         self._late = late
         self.hangs = False
-        """Whether it seems to hang on everything; ``HANGS_AFTER`` says when."""
+        """Whether it seems to hang on every call; ``HANGS_AFTER`` says when."""
         self._answered = False
         """Whether a call has ever come to anything else than its time limit."""
         self._hung = 0

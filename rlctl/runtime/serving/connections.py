@@ -29,7 +29,7 @@ _FULL = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: c
 
 
 def bound(host: str, port: int) -> list[socket.socket]:
-    """Sockets that hold an address; a client finds nobody there until a server listens on them.
+    """Sockets that hold an address; a client is refused until a server listens on them.
 
     Args:
         host: a name or address; a name may mean several.

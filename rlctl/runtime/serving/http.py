@@ -387,7 +387,7 @@ async def _errors(
 
 
 def _as_api_error(error: Exception, request: web.Request) -> ApiError:
-    """What a client is told; the log has the traceback of what is not the client's fault."""
+    """Message for the client; the log has the traceback of what is not the client's fault."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, web.HTTPException):

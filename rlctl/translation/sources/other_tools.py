@@ -1,6 +1,6 @@
 """Other tools for post-training, whose files rlctl does not read yet: one table of what shows whose a file is.
 
-A file is told by keys that belong together, in YAML, TOML and overrides, or by a command or an import, in scripts and Python.
+YAML, TOML and overrides are recognized by keys that belong together, scripts and Python files by a command or an import.
 Without it the file would be measured against the keys of the formats that rlctl has, and the advice would be about the wrong one.
 """
 

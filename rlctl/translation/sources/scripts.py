@@ -75,7 +75,7 @@ class ScriptLaunch:
     dialect: str
     known: TrainerProgram
     vanished: Mapping[str, Location] = field(default_factory=dict)
-    """Variables that nobody set and which are words of the command, so that these are none."""
+    """Unset variables that are words of the command, so that these are none."""
 
 
 def read_launch(text: str, name: str, how: Script) -> Input:
@@ -564,7 +564,7 @@ def _is_text(value: str) -> bool:
 
 
 def _notes_of_unset(reading: ScriptReading, launch: ScriptLaunch, words: ParsedCommand) -> Iterator[Finding]:
-    """Variables that nobody set: those that values of the command need, and those that add words to it."""
+    """Unset variables: those that values of the command need, and those that add words to it."""
     needed: dict[str, list[str]] = {}
     for word in words.overrides:
         for variable in sorted(unset(word)):

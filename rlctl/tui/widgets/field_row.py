@@ -423,7 +423,7 @@ class FieldRow(Widget, can_focus=True):
         self.tell(problem)
 
     def focus_field(self) -> None:
-        """Put the cursor where the value is changed, behind what stands there."""
+        """Put the cursor where the value is changed, behind the text."""
         value = self._value
         if isinstance(value, FieldInput):
             value.can_focus = True
