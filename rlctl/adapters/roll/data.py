@@ -292,7 +292,7 @@ def _read_shares(view: Reading) -> Iterator[Flow]:
             note = said("ROLL gives the last domain what the others leave: {rest:.6g}", rest=rest)
             yield Flow(of, round(rest, 6), used, "derived", note)
         elif share == 0:
-            yield Flow((), None, used, "mapped", "no row of this domain is drawn")
+            yield Flow((), None, used, "mapped", "no row of this domain is used")
         else:
             yield Flow(of, share, used, same=True)
 

@@ -288,7 +288,7 @@ DEAD_IN_AGENTIC = [
 ]
 DEAD_IN_SFT = [
     *misleading(
-        "a key of RLVR; supervised training draws all rows alike", "actor_train.data_args.domain_interleave_probs.**"
+        "a key of RLVR; supervised training samples all rows alike", "actor_train.data_args.domain_interleave_probs.**"
     ),
     *dead(
         "SFT has no rollout",

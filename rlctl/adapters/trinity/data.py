@@ -502,7 +502,7 @@ RULES: list[Rule] = [
     *(
         Dropped(
             key,
-            "Trinity draws all rows of a task set alike, whichever reward scores them: repeat rows to keep the shares",
+            "Trinity samples all rows of a task set alike, whichever reward scores them: repeat rows to keep the shares",
         )
         for key in ("data.domain_weights", "data.domain_weights.**")
     ),

@@ -428,7 +428,7 @@ RULES: list[Rule] = [
     ),
     Dropped("data.mixing", "verl concatenates its files"),
     *(
-        Dropped(key, "verl draws all rows alike, whichever reward scores them: repeat rows to keep the shares")
+        Dropped(key, "verl samples all rows alike, whichever reward scores them: repeat rows to keep the shares")
         for key in ("data.domain_weights", "data.domain_weights.**")
     ),
     Dropped("data.curriculum.keys", "verl has no order by difficulty"),

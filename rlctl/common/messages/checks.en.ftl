@@ -34,7 +34,7 @@ reward-names = { $count } rewards are named '{ $name }', so their metrics would 
     .hint = give each reward its own name
 
 domain-weights = data.domain_weights weighs { $name }, but no reward has this name; the rewards are: { $known }
-    .about = Data is weighed for a reward that doesn't exist, for an objective without rewards, or by two settings at once.
+    .about = Data is weighed for a reward that doesn't exist, for an objective without rewards, or by two settings together.
     .hint = { $near ->
         [none] name one of the rewards, or remove the weight
        *[other] did you mean '{ $near }'?
