@@ -45,15 +45,14 @@ def coverage(config: Config, surroundings: CheckContext, *, data: bool, unread_r
         unread_release: the framework's release, if rlctl has not read what that one refuses.
     """
     stages, broken = resolve_stages(config) if config.stages else ([], [])
-    first = stages[0].config if stages and not broken else config
-    return [
-        Subject("config"),
-        *([Subject("requirements", "release", unread_release)] if unread_release else []),
-        *_rewards(first),
-        *_columns(first),
-        *([] if data or not config.data.train else [Subject("lengths", "lengths")]),
-        *_memory(first, surroundings),
-    ]
+    found = [Subject("config")]
+    found += [Subject("requirements", "release", unread_release)] if unread_release else []
+    for each in [stage.config for stage in stages] if stages and not broken else [config]:
+        found += [*_rewards(each), *_columns(each)]
+        found += [] if data or not each.data.train else [Subject("lengths", "lengths")]
+        found += _memory(each, surroundings)
+    skipped = {subject.name for subject in found if subject.reason}
+    return list(dict.fromkeys(subject for subject in found if subject.reason or subject.name not in skipped))
 
 
 def _rewards(config: Config) -> Iterator[Subject]:
@@ -73,9 +72,10 @@ def _columns(config: Config) -> Iterator[Subject]:
 
 def _unread(source: DataSource) -> Subject | None:
     """Why the columns of a dataset are not known; None if they are."""
-    path = expanded(source.path.removeprefix("file://"))
-    if source.format in ("hub", "sql") or "://" in str(path):
+    local = source.path.removeprefix("file://")
+    if source.format in ("hub", "sql") or "://" in local:
         return Subject("columns", "remote")
+    path = expanded(local)
     if not path.exists():
         return Subject("columns", "absent")
     if path.is_dir():
