@@ -59,30 +59,35 @@ def told(url: str, path: str, body: Any = None) -> Any:
     return answer.json()
 
 
-def episode(client: openai.OpenAI, url: str, question: str, task: str, reward: float) -> list[str]:
-    """An agent that asks twice, and is rewarded once: written for the plain client."""
+def episode(client: openai.OpenAI, url: str, question: str, task: str, reward: float) -> tuple[list[str], list[int]]:
+    """An agent that asks twice, and is rewarded once: the ids of the answers and their lengths in tokens."""
     messages: list[Any] = [{"role": "user", "content": question}]
     (served,) = client.models.list()
     ids = []
+    lengths = []
     for _ in range(2):
         answer = client.chat.completions.create(model=served.id, messages=messages, temperature=0.01, max_tokens=4)
         ids.append(answer.id)
+        lengths.append(answer.usage.completion_tokens)
         messages += [
             {"role": "assistant", "content": answer.choices[0].message.content},
             {"role": "user", "content": "2*"},
         ]
     assert told(url, "feedback", {"msg_ids": ids, "reward": reward, "task_id": task})["calls"] == 2
-    return ids
+    return ids, lengths
 
 
-def use(url: str) -> None:
-    """Two tasks with two episodes each."""
+def use(url: str) -> list[list[int]]:
+    """Two tasks with two episodes each: the lengths of the answers, for each episode."""
+    lengths = []
     client = openai.OpenAI(base_url=url, api_key=TOKEN, max_retries=0)
     for task in ("a", "b"):
         for reward in (1.0, 0.0):
-            ids = episode(client, url, f"{task}*", task, reward)
+            ids, tokens = episode(client, url, f"{task}*", task, reward)
+            lengths.append(tokens)
     assert told(url, "feedback", {"msg_ids": ids, "reward": 5, "task_id": "b"})["calls"] == 0, "given once"
     assert told(url, "commit", {}) == {"status": "success", "groups": 2, "trajectories": 4}
+    return lengths
 
 
 def test_feedback_makes_groups_of_trajectories_that_a_run_trains_on(model: Path, tmp_path: Path) -> None:
@@ -96,7 +101,7 @@ def test_feedback_makes_groups_of_trajectories_that_a_run_trains_on(model: Path,
     def work(port: int) -> None:
         url = f"http://127.0.0.1:{port}/v1"
         try:
-            use(url)
+            seen["lengths"] = use(url)
             seen["metrics"] = told(url, "metrics")
             seen["wrong"] = told(url, "feedback", {"msg_ids": [], "reward": 1.0})
             seen["nan"] = told(url, "v1/feedback", {"msg_ids": ["x"], "reward": "good"})
@@ -122,10 +127,12 @@ def test_feedback_makes_groups_of_trajectories_that_a_run_trains_on(model: Path,
     reader.close()
     assert [group.rewards for group in groups] == [[1.0, 0.0], [1.0, 0.0]]
     assert [dict(each) for each in groups[0].prompt.messages] == [{"role": "user", "content": "a*"}]
-    response = groups[0].responses[0]
-    assert [turn.tokens for turn in response.turns] == [4, 4]
-    assert len(response.log_probs) == len(response.token_ids) == 8
-    assert response.turns[1].starts_row is False, "the second call continues the tokens of the first"
+    responses = [response for group in groups for response in group.responses]
+    assert [[turn.tokens for turn in response.turns] for response in responses] == seen["lengths"]
+    assert all(len(response.log_probs) == len(response.token_ids) for response in responses)
+    cut = [response for response in responses if response.turns[0].tokens == 4]
+    assert cut, "no first answer came to its limit of 4 tokens"
+    assert not any(response.turns[1].starts_row for response in cut), "the second call continues the first's tokens"
 
     events: list[dict[str, Any]] = []
     assert launch_here(trainer(model, tmp_path, total_steps=1), events.append).status == "finished"
