@@ -289,7 +289,9 @@ class Adviser:
         if written := self._written_name(path):
             return written
         for rule in self._rules(path):
-            known = [key.name for key in rule.keys if key.exists(self._version) and "*" not in key.name]
+            known = [
+                key.name for key in rule.keys if self._table.has(key, key.path, self._version) and "*" not in key.name
+            ]
             direct = isinstance(rule, (Key, Switch, Chosen)) or (len(known) == 1 and not isinstance(rule, Tree))
             if known and direct:
                 return known[0]

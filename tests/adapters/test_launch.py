@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from rlctl.adapters import dialect
+from rlctl.adapters.engine.schema import Composition
 from rlctl.adapters.verl.launch import prefix_of
 from rlctl.config import Loaded
 from rlctl.documents import Document, read_overrides, read_yaml
@@ -162,17 +163,17 @@ def _paths(value: Any, path: str = "") -> Any:
 @pytest.mark.parametrize("release", ["0.3", "0.5", "0.7", "0.9"])
 def test_a_prefix_is_what_hydra_needs(release: str, engine: str) -> None:
     """Without a prefix the key is in the composed config, with ``+`` it is not; ``++`` is always right."""
-    table = dialect("verl").tables["ppo"]
+    table = dialect("verl").tables["ppo"].composed_for(Composition(engine))
     composed = _composed(release, engine)
     plain = added = 0
-    for path in table.known:
+    for path in table.schema:
         key = ".".join(str(part) for part in path)
-        prefix = prefix_of("ppo", release, engine, table, path)
+        prefix = prefix_of(release, table, path)
         assert prefix or key.removesuffix(".**") in composed, key
         assert (key not in composed) if prefix == "+" else True, key
         plain += not prefix
     for key in composed:
-        prefix = prefix_of("ppo", release, engine, table, tuple(f"{key}.mine".split(".")))
+        prefix = prefix_of(release, table, tuple(f"{key}.mine".split(".")))
         added += prefix == "+"
     assert plain > 100
     assert added > 100

@@ -35,7 +35,7 @@ def read(rule: Rule, text: Mapping[str, Any], version: tuple[int, ...] = (0, 2))
 def written(rule: Rule, version: tuple[int, ...] = (0, 2), **tree: Any) -> Iterator[tuple[str, Any, str]]:
     """What a rule makes of a config: keys with their values and notes, and what is lost, below ``lost``."""
     plain = {"model": {"path": "m"}, **tree}
-    for out in rule.write(ConfigView(ConfigWithOrigins(config_from(plain)), version, {})):
+    for out in rule.write(ConfigView(Table((rule,)), ConfigWithOrigins(config_from(plain)), version, {})):
         if isinstance(out, Inexpressible):
             yield "lost", out.idle, out.reason
         else:
@@ -92,7 +92,7 @@ def test_an_open_value_is_written_from_another_key() -> None:
     assert list(written(other, rollout={"precision": "float16"})) == []
     assert list(written(own, train={"precision": {"compute": "float32"}})) == []
     config = config_from({"model": {"path": "m"}, "train": {"precision": {"compute": "float32"}}})
-    (flow,) = other.write(ConfigView(ConfigWithOrigins(config), (1,), {}))
+    (flow,) = other.write(ConfigView(Table(PRECISION), ConfigWithOrigins(config), (1,), {}))
     assert isinstance(flow, Flow)
     assert (dotted(flow.to), flow.value, flow.how, flow.note) == (dtype, "fp32", "derived", "the same as in training")
     assert flow.keys == (("rollout", "precision"), ("train", "precision", "compute"))
@@ -133,9 +133,8 @@ def test_a_converter_can_say_how_it_computed_and_what_is_lost() -> None:
     rule = Key("dozens", "schedule.total_steps", None, Dozens())
     assert read(rule, {"dozens": 2}) == [("schedule.total_steps", 24, "derived", "dozens")]
     assert list(written(rule, schedule={"total_steps": 24})) == [("dozens", 2, "")]
-    flow = next(
-        iter(rule.write(ConfigView(ConfigWithOrigins(config_from({"schedule": {"total_steps": 24}})), (0, 2), {})))
-    )
+    given = ConfigWithOrigins(config_from({"schedule": {"total_steps": 24}}))
+    flow = next(iter(rule.write(ConfigView(Table((rule,)), given, (0, 2), {}))))
     assert isinstance(flow, Flow)
     assert (flow.always, flow.same, flow.how) == (True, False, "derived")
     assert next(iter(written(rule, schedule={"total_steps": 25}))) == ("lost", True, "whole dozens")
@@ -150,7 +149,7 @@ def test_silence_says_nothing_of_some_keys() -> None:
 
 def test_conditions_combine() -> None:
     view = ConfigView(
-        ConfigWithOrigins(config_from({"model": {"path": "m"}, "schedule": {"total_steps": 5}})), (1,), {}
+        Table(()), ConfigWithOrigins(config_from({"model": {"path": "m"}, "schedule": {"total_steps": 5}})), (1,), {}
     )
     assert has("schedule.total_steps")(view)
     assert not has("schedule.total_epochs")(view)

@@ -9,8 +9,8 @@ import pytest
 
 from rlctl import adapters
 from rlctl.adapters.engine.dialect import Dialect
-from rlctl.adapters.engine.known import Known
 from rlctl.adapters.engine.rules import Key, carried
+from rlctl.adapters.engine.schema import Schema
 from rlctl.adapters.engine.table import Table
 from rlctl.documents import read_yaml
 from rlctl.translation.translate import convert, read_document
@@ -52,9 +52,9 @@ def test_keys_of_a_dialect_that_is_not_installed_are_kept_with_a_warning() -> No
 
 
 def test_the_tenth_release_comes_after_the_ninth() -> None:
-    known = Known({"color": "9-11", "size": "4-6,10", "steps": "10"})
-    assert known["color",] == {"0.9", "0.10", "0.11"}
-    assert known["size",] == {"0.4", "0.5", "0.6", "0.10"}
+    schema = Schema({"color": "9-11", "size": "4-6 1\t10:wide 2", "steps": "10"})
+    assert schema["color",] == {"0.9", "0.10", "0.11"}
+    assert schema["size",] == {"0.4", "0.5", "0.6", "0.10"}
     table = Table((Key("model", "model.path", ""), Key("steps", "schedule.total_steps", None, since="0.10")))
     mini = Dialect("mini", ("0.9", "0.10"), {"run": table})
     assert mini.newest == "0.10"

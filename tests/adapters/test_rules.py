@@ -105,7 +105,7 @@ def _given(pattern: str, number: int) -> tuple[ConfigWithOrigins, KeyPath] | Non
 def _comes_back(rule: Key, table: Table, release: str, given_: ConfigWithOrigins, place: KeyPath) -> bool:
     """Whether what the rule writes of a config is read by the rule as the same value."""
     version = version_of(release)
-    view = ConfigView(given_, version, {})
+    view = ConfigView(table, given_, version, {})
     raw: dict[str, Any] = {}
     for flow in rule.write(view):
         if isinstance(flow, Flow) and flow.to:
@@ -139,7 +139,7 @@ def test_every_key_is_written_and_read_with_another_value(name: str, kind: str) 
         for rule in _inner(table.rules)
         if isinstance(rule, Key)
         and rule.to in _canonical()
-        and any(key.exists(version_of(release)) for key in rule.keys)
+        and any(table.has(key, key.path, version_of(release)) for key in rule.keys)
     ]
     stuck = [f"{rule.key} -> {rule.to}" for rule in rules if not _tried(rule, table, release)]
     strange = [line for line in stuck if line.partition(" ")[0] not in ONE_WAY]

@@ -125,7 +125,7 @@ def test_a_known_section_that_is_empty_is_no_unknown_key(name: str, whole: bool)
     framework, kind = name.split(":")
     table, made = MAIN[name], dialect(framework)
     release = next(item for item in reversed(made.versions) if item in (table.releases_with or made.versions))
-    listed = [path for path, releases in table.known.items() if release in releases]
+    listed = [path for path, releases in table.schema.items() if release in releases]
     sections = {path[:1] if whole else path[:-1] for path in listed if len(path) > 1 and "*" not in path[:-1]}
     tree: dict[str, Any] = {}
     for section in sorted(sections, key=len):

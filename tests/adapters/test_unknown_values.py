@@ -35,10 +35,10 @@ def _release(name: str, kind: str) -> str:
 
 
 def _keys(name: str, kind: str) -> Iterator[DialectKey]:
-    version = version_of(_release(name, kind))
-    for path, key in dialect(name).tables[kind].index.items():
+    version, table = version_of(_release(name, kind)), dialect(name).tables[kind]
+    for path, key in table.index.items():
         if (
-            key.exists(version)
+            table.has(key, path, version)
             and key.name not in ITSELF
             and not any(part in ("*", "**") or isinstance(part, int) for part in path)
         ):

@@ -98,7 +98,7 @@ def test_keys_of_frameworks_that_are_named_exist(page: Path) -> None:
 @cache
 def _key_endings() -> frozenset[str]:
     """Every key without its indices, and what is left of it without its first parts; each after a dot."""
-    texts = [(ROOT / "rlctl" / "adapters" / known).read_text() for known in ("verl/known.txt", "trinity/known.txt")]
+    texts = [file.read_text() for file in (ROOT / "rlctl" / "adapters" / "schemas").rglob("*.tsv")]
     keys = {line.split()[-1] for text in texts for line in text.splitlines() if line and not line.startswith("#")}
     keys |= {key.name for path in canonical_paths() for spelling in spellings(path) for key in spelling.keys}
     keys |= {key.pattern for key in walk(Config)}

@@ -253,46 +253,63 @@ def told(text: str, *, rows: int = 0) -> dict[str, Any]:
 # Keys
 
 
-def keys() -> list[str]:
-    """Every key of this release; ``*`` stands for an index or a name of the user's, a last ``**`` for a free mapping."""
+def keys() -> dict[str, list[Any]]:
+    """Every key of this release with a list that holds its default, empty where it has none.
+
+    ``*`` stands for an index or a name of the user's, a last ``**`` for a free mapping.
+    """
     from trinity.common.config import Config
 
-    found = dict.fromkeys(_keys(Config, "", ()))
+    found = dict(_keys(Config, "", ()))
     for kind, names in _arguments().items():
         found.pop(f"algorithm.{kind}_fn_args.**", None)
-        found.update(dict.fromkeys(f"algorithm.{kind}_fn_args.{name}" for name in sorted(names)))
+        found.update({f"algorithm.{kind}_fn_args.{name}": [] for name in sorted(names)})
     found.pop("trainer.trainer_config", None)
-    found.update(dict.fromkeys(_engine_keys("trainer.trainer_config.")))
-    return sorted(found)
+    found.update(_engine_keys("trainer.trainer_config."))
+    return dict(sorted(found.items()))
 
 
-def _keys(cls: type, prefix: str, above: tuple[type, ...]) -> typing.Iterator[str]:
+Keys = typing.Iterator[tuple[str, list[Any]]]
+
+
+def _keys(cls: type, prefix: str, above: tuple[type, ...]) -> Keys:
     hints = typing.get_type_hints(cls)
     for item in dataclasses.fields(cls):
         if item.name != "_target_":
-            yield from _below(hints[item.name], f"{prefix}{item.name}", (*above, cls))
+            yield from _below(hints[item.name], f"{prefix}{item.name}", (*above, cls), _default(item))
 
 
-def _below(hint: Any, name: str, above: tuple[type, ...]) -> typing.Iterator[str]:
+def _default(item: dataclasses.Field) -> list[Any]:
+    """The default of a field in a list; an empty one for what is required, or is a section."""
+    made = item.default
+    if made is dataclasses.MISSING and item.default_factory is not dataclasses.MISSING:
+        made = item.default_factory()
+    if made is dataclasses.MISSING or dataclasses.is_dataclass(made) or callable(made):
+        return []
+    made = plain(made)
+    return [made] if isinstance(made, (dict, list, int, float, str, bool, type(None))) else []
+
+
+def _below(hint: Any, name: str, above: tuple[type, ...], default: list[Any]) -> Keys:
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Union or type(hint).__name__ == "UnionType":
         inner = [arg for arg in args if arg is not type(None)]
         held = [arg for arg in inner if dataclasses.is_dataclass(arg)]
-        yield from _below((held or inner)[0], name, above)
+        yield from _below((held or inner)[0], name, above, default)
     elif dataclasses.is_dataclass(hint):
-        yield name
+        yield name, default
         if hint not in above:
             yield from _keys(hint, f"{name}.", above)
     elif origin in (list, tuple) and args and dataclasses.is_dataclass(args[0]):
-        yield name
+        yield name, default
         yield from _keys(args[0], f"{name}.*.", above)
     elif origin is dict and len(args) == 2 and dataclasses.is_dataclass(args[1]):
-        yield name
+        yield name, default
         yield from _keys(args[1], f"{name}.*.", above)
     else:
-        yield name
+        yield name, default
         if hint is dict or origin is dict:
-            yield f"{name}.**"
+            yield f"{name}.**", []
 
 
 def _arguments() -> dict[str, set[str]]:
@@ -316,16 +333,17 @@ def _arguments() -> dict[str, set[str]]:
     return found
 
 
-def _engine_keys(prefix: str) -> typing.Iterator[str]:
+def _engine_keys(prefix: str) -> Keys:
     try:
         from trinity.trainer.verl.verl_config import veRLConfig
     except ImportError:
-        yield from _new_engine_keys(prefix)
+        yield from ((name, []) for name in _new_engine_keys(prefix))
     else:
         yield from _keys(veRLConfig, prefix, ())
 
 
 def _new_engine_keys(prefix: str) -> typing.Iterator[str]:
+    """Keys that the release hands on to verl, whose defaults its own settings replace."""
     from verl.workers.config import actor, critic, engine, model, optimizer, rollout
 
     roles = {
@@ -345,11 +363,11 @@ def _new_engine_keys(prefix: str) -> typing.Iterator[str]:
     for role, classes in roles.items():
         yield from (f"{prefix}{role}.{name}" for name in (more if role.endswith(".ref") else ()))
         for cls in classes:
-            yield from _keys(cls, f"{prefix}{role}.", ())
+            yield from (name for name, _ in _keys(cls, f"{prefix}{role}.", ()))
             for name, parts in inside.items():
                 if name in {item.name for item in dataclasses.fields(cls)}:
                     for part in parts:
-                        yield from _keys(part, f"{prefix}{role}.{name}.", ())
+                        yield from (key for key, _ in _keys(part, f"{prefix}{role}.{name}.", ()))
 
 
 def alone() -> None:

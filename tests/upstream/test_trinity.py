@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rlctl.adapters.engine.known import known_keys
+from rlctl.adapters.engine.schema import schema
 from rlctl.common.report import Bucket
 from rlctl.config import Loaded
 from rlctl.documents import dotted, read_yaml
@@ -55,11 +55,7 @@ def symbols_resolved(text: str) -> str:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_list_of_keys_is_trinitys_own(release: str) -> None:
-    listed = {
-        ".".join(map(str, path))
-        for path, releases in known_keys("rlctl.adapters.trinity", "run").items()
-        if release in releases
-    }
+    listed = {".".join(map(str, path)) for path, releases in schema("trinity", "run").items() if release in releases}
     theirs = {key for key in ask(release, keys=True)["keys"] if not key.startswith("stages")}
     assert sorted(theirs ^ listed) == []
 

@@ -73,7 +73,7 @@ class Switches(FromSeveral):
 
     def read(self, view: Reading) -> Iterator[Flow]:
         names = [key.name for key in self.of]
-        if not any(key.exists(view.version) for key in self.of) and not view.written(*names):
+        if not any(view.has(key) for key in self.of) and not view.written(*names):
             return
         if self.if_written and not view.written(*names):
             return
@@ -93,7 +93,7 @@ class Switches(FromSeveral):
 
     def write(self, view: Writing) -> Iterator[Out]:
         word, used = view.get(self.to), (view.to(self.to),)
-        if isinstance(word, Absent) or not any(key.exists(view.version) for key in self.of):
+        if isinstance(word, Absent) or not any(view.has(key) for key in self.of):
             return
         if word in self.open:
             yield Flow((), None, used)
@@ -159,7 +159,7 @@ class OneOf(FromSeveral):
         if not isinstance(raw, Absent):
             yield from imported(self.convert, raw, view, name, self.to)
         for key in self.of:
-            if key.name != name and key.exists(view.version) and view.written(key.name):
+            if key.name != name and view.has(key) and view.written(key.name):
                 repeats = view.get(key.name) in (None, raw)
                 yield Flow(
                     (),

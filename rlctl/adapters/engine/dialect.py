@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from rlctl.adapters.engine.reading import Read, read_document, unknown_keys
 from rlctl.adapters.engine.rules import version_of
+from rlctl.adapters.engine.schema import Composition
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import find, put
 from rlctl.adapters.engine.writing import ConfigWithOrigins, Written, write_by_table
@@ -195,6 +196,18 @@ class Dialect:
             return self.tables
         return {kind: table}
 
+    def composition(self, values: Mapping[str, Any], kind: str) -> Composition:
+        """What the framework composes its config for, for a file of a kind with these values."""
+        return Composition()
+
+    def composition_of(self, config: Config) -> Composition:
+        """What a config is composed for that is written."""
+        return Composition()
+
+    def table_for(self, document: Document, kind: str) -> Table:
+        """The table of a kind of file with the defaults of what a document is composed for."""
+        return self.tables[kind].composed_for(self.composition(document.values, kind))
+
     def prepare(self, document: Document, overrides: Sequence[Override]) -> Document:
         """The document with its dialect's own overrides applied."""
         return apply_overrides(document, overrides) if overrides else document
@@ -215,7 +228,7 @@ class Dialect:
         """Read a prepared document."""
         return read_document(
             f"{self.name}@{taken.version}",
-            self.tables[taken.kind],
+            self.table_for(document, taken.kind),
             version_of(taken.version),
             document,
             environment=environment,
@@ -297,7 +310,7 @@ class Dialect:
 
     def write_one(self, given: ConfigWithOrigins, version: str, options: Mapping[str, str]) -> Written:
         """Write a config without stages."""
-        table = self.tables[self.kind_for(given.config, version)]
+        table = self.tables[self.kind_for(given.config, version)].composed_for(self.composition_of(given.config))
         return write_by_table(table, version_of(version), given, options, dialect=self.name)
 
     def ordered(self, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -221,7 +221,7 @@ def meanings(key: str) -> list[Meaning]:
 
 def _knows(table: Table, path: KeyPath) -> bool:
     noted = any(note.path == path for note in table.notes)
-    return path in table.index or path in table.known or noted or any(matches(item, path) for item in table.index)
+    return path in table.index or path in table.schema or noted or any(matches(item, path) for item in table.index)
 
 
 def _meaning(owner: str, name: str, path: KeyPath, tables: Mapping[str, Table]) -> Meaning:
@@ -232,7 +232,7 @@ def _meaning(owner: str, name: str, path: KeyPath, tables: Mapping[str, Table]) 
     for table in tables.values():
         key = table.key_at(path)
         default = key.default if key is not None and isinstance(default, Absent) else default
-        releases |= table.known.get(path, frozenset())
+        releases |= table.schema.get(path, frozenset())
         for target, rules in _fills(table).items():
             for rule in rules:
                 if any(item.path == path or matches(item.path, path) for item in rule.keys):
@@ -254,7 +254,7 @@ def nearest(key: str, *, limit: int = 3) -> list[str]:
         ".".join(str(part) for part in path)
         for name in others()
         for table in dialect(name).tables.values()
-        for path in (*table.index, *table.known)
+        for path in (*table.index, *table.schema)
         if "**" not in path
     )
     lasts = dict.fromkeys(name.rpartition(".")[2] for name in known)

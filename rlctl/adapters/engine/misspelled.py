@@ -20,7 +20,7 @@ class NearestKeys:
 
     def __init__(self, table: Table, release: str, written: Iterable[KeyPath] = ()) -> None:
         self._written = {_dotted(generic(path)) for path in written}
-        listed = (path for path, releases in table.known.items() if release in releases)
+        listed = (path for path, releases in table.schema.items() if release in releases)
         self._names = [name for name in dict.fromkeys(map(_dotted, (*table.index, *listed))) if "**" not in name]
         self._ending: dict[str, list[str]] = {}
         for name in self._names:

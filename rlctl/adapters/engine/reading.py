@@ -90,10 +90,10 @@ class TextView:
         return TextView(self.table, self.version, self.values, self.options, root, target)
 
     def default(self, key: DialectKey) -> Any:
-        if not key.exists(self.version):
-            return ABSENT
-        value = key.default_in(self.version)
-        return self._follow(value)
+        return self._follow(self.table.default_of(key, self.path(key.name), self.version))
+
+    def has(self, key: DialectKey) -> bool:
+        return self.table.has(key, self.path(key.name), self.version)
 
     def _default(self, path: KeyPath) -> Any:
         return self._follow(self.table.default_at(path, self.version))
@@ -101,7 +101,7 @@ class TextView:
     def _follow(self, value: Any) -> Any:
         if isinstance(value, DefaultFrom):
             top = TextView(self.table, self.version, self.values, self.options)
-            return top.get(value.key, ABSENT)
+            return top.get(value.key, value.otherwise)
         if isinstance(value, str) and "${" in value:
             top = TextView(self.table, self.version, self.values, self.options)
             return _NODE.sub(lambda match: str(top.get(match[1], match[0])), value)
@@ -235,7 +235,7 @@ class Reader:
 
     def _is_ignored(self, leaf: KeyPath) -> bool:
         key = self.table.key_at(leaf)
-        if key is None or key.exists(self.version):
+        if key is None or self.table.has(key, leaf, self.version):
             return False
         note = self.table.note_for(leaf, self.version)
         return note is not None and note.kind == "dead" and note.applies(self.version)
@@ -553,7 +553,7 @@ class Reader:
     def _of_other_kind(self, path: KeyPath) -> Exception | None:
         """What is wrong with a value that its key does not take; None if nothing is."""
         key, value = self.table.key_at(path) if path else None, find(self.resolved.values, path)
-        if key is None or key.words or not key.exists(self.version) or isinstance(value, Absent):
+        if key is None or key.words or not self.table.has(key, path, self.version) or isinstance(value, Absent):
             return None
         if isinstance(key.takes, tuple):
             known = isinstance(value, str) and (value in key.takes or "${" in value)
@@ -649,7 +649,11 @@ class Reader:
     def _is_known(self, leaf: KeyPath) -> bool:
         """Whether a rule reads the key, so that it is no unknown one even if no rule could use its value."""
         key = self.table.key_at(leaf)
-        return key is not None and key.exists(self.version) and self.table.note_for(leaf, self.version) is None
+        return (
+            key is not None
+            and self.table.has(key, leaf, self.version)
+            and self.table.note_for(leaf, self.version) is None
+        )
 
     def _used_entry(self, leaf: KeyPath, value: Any) -> Entry:
         uses = self.used[leaf]
@@ -863,7 +867,7 @@ def _read_numbers(resolved: Resolved, table: Table, version: Version) -> None:
         if not isinstance(text, str) or not text or "oc.env" not in expression or path in resolved.unresolved:
             continue  # an empty text is one, where YAML would read an empty place as null
         key = table.key_at(path)
-        if key is None or isinstance(key.default_in(version), str):
+        if key is None or isinstance(table.default_at(path, version), str):
             continue
         with contextlib.suppress(ValueError):
             put(resolved.values, path, plain_value(text))
@@ -878,7 +882,7 @@ def unknown_keys(table: Table, version: Version, release: str, leaves: Sequence[
         if table.is_section(leaf, version, release):
             continue
         key = table.key_at(leaf)
-        if key is not None and key.exists(version):
+        if key is not None and table.has(key, leaf, version):
             continue
         note = table.note_for(leaf, version)
         if key is not None:

@@ -179,7 +179,7 @@ def refused(
     taken = dialect.detect(document, version=release, kind=kind)
     if requirements.kinds and taken.kind not in requirements.kinds:
         return []
-    table, version = dialect.tables[taken.kind], version_of(taken.version)
+    table, version = dialect.table_for(document, taken.kind), version_of(taken.version)
     resolved = resolve(document, environment=environment, base=table.defaults_tree(version))
     values = Values(TextView(table, version, resolved.values, {}), requirements.defaults)
     return [*_null_sections(requirements, table, taken.version, document), *_broken(requirements, values)]

@@ -51,6 +51,8 @@ class DefaultFrom:
     """A default that follows another key of the dialect."""
 
     key: str
+    otherwise: Any = ABSENT
+    """The default where a composition lacks the other key."""
 
 
 class BadValueError(ValueError):
@@ -102,8 +104,8 @@ class DialectKey:
     def path(self) -> KeyPath:
         return split(self.name)
 
-    def exists(self, version: Version) -> bool:
-        """Whether a version has this key."""
+    def applies(self, version: Version) -> bool:
+        """Whether its row is about a version; a view also knows what the version's schema says."""
         after = not self.since or version >= version_of(self.since)
         return after and (not self.until or version <= version_of(self.until))
 
@@ -191,6 +193,9 @@ class Reading(Protocol):
     def default(self, key: DialectKey) -> Any:
         """The dialect's default of a key, that of the key it follows included."""
 
+    def has(self, key: DialectKey) -> bool:
+        """Whether the release has a key."""
+
 
 class Writing(Protocol):
     """What a rule sees of the config while it writes."""
@@ -207,6 +212,12 @@ class Writing(Protocol):
 
     def explicit(self, *canonical: str) -> bool:
         """Whether the source says any of these itself."""
+
+    def has(self, key: DialectKey) -> bool:
+        """Whether the release has a key, composed for the engine that trains."""
+
+    def default(self, key: DialectKey) -> Any:
+        """The default of a key there; a ``DefaultFrom`` is left to the caller."""
 
     def path(self, key: str) -> KeyPath:
         """A key of the table as a place in the text."""
@@ -438,21 +449,21 @@ class Key(Rule):
             yield Flow(view.to(self.to), self.unset, (view.path(self.key),))
             return
         stated = [key for key in written if view.get(key.name) is not None] or written
-        deciding = stated[0] if stated else next((key for key in self.keys if key.exists(view.version)), self.keys[0])
+        deciding = stated[0] if stated else next((key for key in self.keys if view.has(key)), self.keys[0])
         raw = view.get(deciding.name) if stated else view.default(deciding)
         if isinstance(raw, Absent):
             return
         yield from imported(self.convert, raw, view, deciding.name, self.to, note=self.note, implied=self.implied)
         for key in [key for key in written if key is not deciding]:
             other = (view.path(key.name),)
-            if view.get(key.name) is None and key.exists(view.version):
+            if view.get(key.name) is None and view.has(key):
                 yield Flow((), None, other, "mapped", "the default")
             else:
                 why, read = said("{name} decides", name=deciding.name), view.path(deciding.name)
                 yield Flow((), None, other, "dead", why, misleads=trains(self.to), instead=read)
 
     def _may_be_null(self, target: DialectKey, view: Writing) -> bool:
-        default = target.default_in(view.version)
+        default = view.default(target)
         allowed = default is None or isinstance(default, (Absent, DefaultFrom)) or self.convert is not SAME
         return self.takes_null and allowed
 
@@ -460,7 +471,7 @@ class Key(Rule):
         value = view.get(self.to)
         if isinstance(value, Absent) or (self.write_when is not None and not self.write_when(view)):
             return
-        target = next((key for key in self.keys if key.exists(view.version)), None)
+        target = next((key for key in self.keys if view.has(key)), None)
         used = tuple(view.to(name) for name in self.canonical)
         if target is None:
             if view.explicit(self.to):
@@ -533,7 +544,7 @@ class Tree(OneValue):
         if not isinstance(value, Mapping) or not value:
             return
         used = (view.to(self.to),)
-        if not self.keys[0].exists(view.version):
+        if not view.has(self.keys[0]):
             yield Inexpressible(used, said("this release has no {key}", key=self.key))
         elif self.entries is not None:
             for name, item in value.items():
@@ -605,7 +616,7 @@ class Switch(OneValue):
         yield Flow(view.to(self.to), value, (view.path(self.key),))
 
     def write(self, view: Writing) -> Iterator[Out]:
-        if not self.keys[0].exists(view.version):
+        if not view.has(self.keys[0]):
             return
         section = view.get(self.to)
         if isinstance(section, Absent):
@@ -695,7 +706,7 @@ class Chosen(Rule):
         if raw is not None and raw == self.default and self.since and view.version < version_of(self.since):
             yield Flow((), None, used, "mapped", said("releases before {since} have only this value", since=self.since))
             return
-        if raw is None or not self.keys[0].exists(view.version):
+        if raw is None or not view.has(self.keys[0]):
             yield Inexpressible(
                 used,
                 (said(self.missing, name=name) if self.missing else "")
@@ -780,7 +791,7 @@ def in_releases(*rules: Rule, since: str = "", until: str = "") -> When:
     """Rows that only some releases have, whose canonical keys others fill in another way."""
 
     def has_them(view: Reading | Writing) -> bool:
-        return DialectKey("", ABSENT, since, until).exists(view.version)
+        return DialectKey("", ABSENT, since, until).applies(view.version)
 
     return When(rules, has_them, has_them, reason="")
 
@@ -847,7 +858,7 @@ class Noted:
 
     def applies(self, version: Version) -> bool:
         """Whether it says something of the key in this version."""
-        return DialectKey(self.key, ABSENT, self.since, self.until).exists(version)
+        return DialectKey(self.key, ABSENT, self.since, self.until).applies(version)
 
 
 def carried(reason: str, *keys: str, since: str = "", until: str = "", free: bool = False) -> list[Noted]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from rlctl.adapters.engine.known import Known
 from rlctl.adapters.engine.rules import (
     ABSENT,
     Absent,
@@ -21,7 +22,16 @@ from rlctl.adapters.engine.rules import (
     Version,
     matches,
 )
+from rlctl.adapters.engine.schema import Composition, Schema
 from rlctl.documents.paths import KeyPath, copied
+from rlctl.documents.scalars import plain_value
+
+_REFERENCE = re.compile(r"\$\{(?:oc\.select:)?([A-Za-z_][\w.]*)(?:,([^${}]*|\{\}))?\}")
+"""A default that is the value of another key, of which ``oc.select`` says what it is where that key is not there."""
+
+
+UNSAID = (None, "???", "None")
+"""Defaults that leave a value to the framework's code, or to the user; verl's Megatron config of 0.4 and 0.5 spells null ``None``."""
 
 
 def generic(path: Sequence[Any]) -> KeyPath:
@@ -35,13 +45,15 @@ class Table:
 
     rules: tuple[Rule, ...]
     notes: tuple[Noted, ...] = ()
-    known: Known = field(default_factory=Known)
-    """Every key a release has, by generic path, with the releases; none where the table itself is complete."""
+    schema: Schema = field(default_factory=Schema)
+    """The keys that each release has, and their defaults; empty where the table itself is complete."""
 
     releases_with: frozenset[str] = frozenset()
     """The releases that have this kind of file; all of them where it is empty."""
     typed: bool = False
     """Whether the framework turns the text of a variable into the number that a key holds."""
+    composition: Composition = field(default_factory=Composition)
+    """What the framework composes its config for, which decides defaults."""
 
     @cached_property
     def index(self) -> dict[KeyPath, DialectKey]:
@@ -75,7 +87,7 @@ class Table:
     def tops(self) -> frozenset[Any]:
         """The first parts of all keys that the table or a release knows."""
         noted = {note.path[0] for note in self.notes}
-        return frozenset({path[0] for path in self.index} | noted) | self.known.tops
+        return frozenset({path[0] for path in self.index} | noted) | self.schema.tops
 
     @cached_property
     def _notes_at(self) -> dict[KeyPath, list[Noted]]:
@@ -112,8 +124,45 @@ class Table:
 
     def default_at(self, path: KeyPath, version: Version) -> Any:
         """The default of the key at a place; ABSENT where it has none, ``DefaultFrom`` where it follows another."""
-        key = self.index.get(generic(path))
-        return ABSENT if key is None or not key.exists(version) else key.default_in(version)
+        place = generic(path)
+        key = self.index.get(place)
+        if key is None:
+            return followed(self.schema.default(place, version, self.composition))
+        return self.default_of(key, place, version)
+
+    def default_of(self, key: DialectKey, path: KeyPath, version: Version) -> Any:
+        """The composition's default of a rule's key; where it has none the rule's: what the framework does without a value."""
+        place = generic(path)
+        if not self.has(key, place, version):
+            return ABSENT
+        default = followed(self.schema.default(place, version, self.composition))
+        if isinstance(default, Absent) or default in UNSAID:
+            own = key.default_in(version)
+            return default if isinstance(own, Absent) else own
+        return default
+
+    def has(self, key: DialectKey, path: KeyPath, version: Version) -> bool:
+        """Whether a release has a key of a rule at a place; one that no release's config has is the rule's own to say."""
+        place, release = generic(path), release_of(version)
+        releases = self.schema.releases(place) or self.schema.ancestors.get(place)
+        return key.applies(version) and (
+            releases is None or release in releases or self.schema.is_free(place, release)
+        )
+
+    def composes(self, key: DialectKey, path: KeyPath, version: Version) -> bool:
+        """Whether what is composed has a key of a rule at a place, so that the framework takes it in a file."""
+        place, release = generic(path), release_of(version)
+        return self.has(key, place, version) and (
+            self.schema.releases(place) is None
+            or self.schema.in_composition(place, release, self.composition)
+            or self.schema.is_free(place, release, self.composition)
+        )
+
+    def composed_for(self, composition: Composition) -> Table:
+        """The same table with the defaults of a composition."""
+        made = copy(self)
+        object.__setattr__(made, "composition", composition)
+        return made
 
     def note_for(self, path: KeyPath, version: Version) -> Noted | None:
         """What the table says of a key without a rule; a note for this version before one for another."""
@@ -123,7 +172,7 @@ class Table:
             roots = (wanted[0], "*", "**")
             near = [note for root in roots for note in self._roots.get(root, ())]
             found = [note for note in near if note.path == wanted or ("*" in note.key and matches(note.path, wanted))]
-            if self.known and self.releases(path) is None:
+            if self.schema and self.releases(path) is None:
                 found = [note for note in found if note.free or note.kind != "carried" or note.path[-1] != "**"]
             self._notes_at[wanted] = found
         return next((note for note in found if note.applies(version)), found[0] if found else None)
@@ -146,38 +195,51 @@ class Table:
         if self.key_at(path) is not None or self.note_for(path, version) is not None:
             return True
         wanted = generic(path)
-        return wanted in self.known.ancestors or any(known[: len(wanted)] == wanted for known in self.index)
+        return wanted in self.schema.ancestors or any(known[: len(wanted)] == wanted for known in self.index)
 
     def is_section(self, path: KeyPath, version: Version, release: str) -> bool:
         """Whether a release has keys below a place."""
         place = generic(path)
         below = [key for key in self._below.get(place, ()) if len(key) > len(place)]
         return any(
-            release in self.known[key] if key in self.known else self.index[key].exists(version) for key in below
+            release in self.schema[key] if key in self.schema else self.index[key].applies(version) for key in below
         )
 
     @cached_property
     def _below(self) -> dict[KeyPath, list[KeyPath]]:
         """The keys below every section."""
         found: dict[KeyPath, list[KeyPath]] = {}
-        for path in dict.fromkeys((*self.known, *self.index)):
+        for path in dict.fromkeys((*self.schema, *self.index)):
             for length in range(1, len(path)):
                 found.setdefault(path[:length], []).append(path)
         return found
 
     def releases(self, path: KeyPath) -> frozenset[str] | None:
         """The releases that have the key; None where no list says."""
-        return self.known.releases(generic(path))
+        return self.schema.releases(generic(path))
 
     def defaults_tree(self, version: Version) -> dict[str, Any]:
         """The dialect's defaults as a tree, for interpolations that name keys nobody wrote."""
         tree: dict[str, Any] = {}
-        for path, key in self.index.items():
-            value = key.default_in(version)
-            if isinstance(value, (Absent, DefaultFrom)) or not key.exists(version) or "*" in path or "**" in path:
+        for path in self.index:
+            value = self.default_at(path, version)
+            if isinstance(value, (Absent, DefaultFrom)) or "*" in path or "**" in path:
                 continue
             _put(tree, path, copied(value) if isinstance(value, (dict, list)) else value)
         return tree
+
+
+def release_of(version: Version) -> str:
+    """A version as a schema names it."""
+    return ".".join(map(str, version))
+
+
+def followed(default: Any) -> Any:
+    """A default, or the key that it follows where it is a reference and no more."""
+    found = _REFERENCE.fullmatch(default) if isinstance(default, str) else None
+    if found is None:
+        return ABSENT if isinstance(default, str) and "${" in default else default
+    return DefaultFrom(found[1], ABSENT if found[2] is None else {} if found[2] == "{}" else plain_value(found[2]))
 
 
 def _put(tree: dict[str, Any], path: KeyPath, value: Any) -> None:

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from rlctl.adapters.engine.lacking import lacking
-from rlctl.adapters.engine.rules import ABSENT, Absent, DefaultFrom, Flow, Inexpressible, Version, split
+from rlctl.adapters.engine.rules import ABSENT, Absent, DefaultFrom, DialectKey, Flow, Inexpressible, Version, split
 from rlctl.adapters.engine.secrets import without_literal
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import CHOICES, ROLE_ENGINES, find, put
@@ -89,6 +89,7 @@ class ConfigWithOrigins:
 class ConfigView:
     """The canonical values as rules see them."""
 
+    table: Table
     given: ConfigWithOrigins
     version: Version
     options: Mapping[str, str]
@@ -106,6 +107,12 @@ class ConfigView:
     def explicit(self, *canonical: str) -> bool:
         return any(self.given.is_explicit(self.to(key)) for key in canonical)
 
+    def has(self, key: DialectKey) -> bool:
+        return self.table.composes(key, self.path(key.name), self.version)
+
+    def default(self, key: DialectKey) -> Any:
+        return self.table.default_of(key, self.path(key.name), self.version)
+
     def path(self, key: str) -> KeyPath:
         return self.root + split(key)
 
@@ -115,7 +122,7 @@ class ConfigView:
     def inside(self, key: str | KeyPath, canonical: str | KeyPath) -> ConfigView:
         root = self.path(key) if isinstance(key, str) else self.root + key
         source = self.to(canonical) if isinstance(canonical, str) else self.source + canonical
-        return ConfigView(self.given, self.version, self.options, root, source)
+        return ConfigView(self.table, self.given, self.version, self.options, root, source)
 
 
 @dataclass
@@ -195,7 +202,7 @@ class Writer:
 
     def run(self) -> Written:
         """Write everything."""
-        view = ConfigView(self.given, self.version, self.options)
+        view = ConfigView(self.table, self.given, self.version, self.options)
         for rule in self.table.rules:
             for flow in rule.write(view):
                 self._lose(flow) if isinstance(flow, Inexpressible) else self._flow(flow)

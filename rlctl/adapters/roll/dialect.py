@@ -274,8 +274,9 @@ class Roll(Dialect):
         written = super().write_one(given, version, options)
         self._name_teachers(written, given)
         _keep_scored_domains(written)
-        view = ConfigView(given, version_of(version), options)
-        written.findings += needs(view, self.kind_for(given.config, version))
+        kind = self.kind_for(given.config, version)
+        view = ConfigView(self.tables[kind], given, version_of(version), options)
+        written.findings += needs(view, kind)
         if _shows_history(given.config) and not any(
             item.key.startswith(ENVIRONMENTS) for item in given.sources.values()
         ):

@@ -54,6 +54,12 @@ class _Renamed:
     def inside(self, key: str | KeyPath, canonical: str | KeyPath) -> Any:
         return self.view.inside(renamed(key, self.names) if isinstance(key, str) else key, canonical)
 
+    def default(self, key: DialectKey) -> Any:
+        return self.view.default(_key(key, self.names))
+
+    def has(self, key: DialectKey) -> bool:
+        return bool(self.view.has(_key(key, self.names)))
+
 
 @record
 class _Read(_Renamed):
@@ -64,9 +70,6 @@ class _Read(_Renamed):
 
     def written(self, *keys: str) -> bool:
         return bool(self.view.written(*(renamed(key, self.names) for key in keys)))
-
-    def default(self, key: DialectKey) -> Any:
-        return self.view.default(_key(key, self.names))
 
 
 @record

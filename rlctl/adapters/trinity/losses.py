@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl.adapters.engine.conditions import always, since
-from rlctl.adapters.engine.known import known_keys
 from rlctl.adapters.engine.one_sided_rows import ReadOnly, WriteOnly
 from rlctl.adapters.engine.rules import (
     CustomRule,
@@ -26,6 +25,7 @@ from rlctl.adapters.engine.rules import (
     is_further,
     own_name,
 )
+from rlctl.adapters.engine.schema import schema
 from rlctl.adapters.engine.values import AGGREGATIONS, Not
 from rlctl.adapters.trinity.algorithm import TYPES, X, chosen_type, is_rl, type_of
 from rlctl.adapters.trinity.batch import expert_responses, factor
@@ -57,7 +57,7 @@ def _arguments(view: Reading) -> dict[str, Any]:
     args = view.get(f"{X}policy_loss_fn_args")
     if not isinstance(args, Mapping):
         return {}
-    own, listed = _name(view) in OTHER_LOSSES, known_keys("rlctl.adapters.trinity", "run")
+    own, listed = _name(view) in OTHER_LOSSES, schema("trinity", "run")
     place = view.path(f"{X}policy_loss_fn_args")
     return {key: value for key, value in args.items() if not own or (*place, key) in listed}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rlctl.adapters.engine.known import known_keys
 from rlctl.adapters.engine.rules import (
     CustomRule,
     DialectKey,
@@ -17,6 +16,7 @@ from rlctl.adapters.engine.rules import (
     VersionedDefault,
     Writing,
 )
+from rlctl.adapters.engine.schema import schema
 from rlctl.adapters.trinity.keys import ACTOR, REF, TC
 from rlctl.adapters.trinity.model import lengths
 from rlctl.adapters.trinity.train import deciding, strategy
@@ -146,7 +146,7 @@ def other_micro(name: str, to: str, dynamic: str, tokens: str, responses: str) -
                 else Inexpressible((*by, *size), reason)
             )
             return
-        if view.version < (0, 6) and view.path(dynamic) in known_keys("rlctl.adapters.trinity", "run"):
+        if view.version < (0, 6) and view.path(dynamic) in schema("trinity", "run"):
             yield Flow(view.path(dynamic), micro["unit"] == "tokens", by, always=True)
         else:
             yield Flow((), None, by, "mapped", "the same as the trainer's")

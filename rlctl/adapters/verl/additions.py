@@ -20,7 +20,7 @@ NULLS = (
 """Keys that are null in the config of some release, where rlctl's default is what verl does then."""
 
 
-def refused(document: Document, kind: str, table: Table, release: str, versions: tuple[str, ...]) -> Iterator[Finding]:
+def refused(document: Document, table: Table, release: str, versions: tuple[str, ...]) -> Iterator[Finding]:
     """A warning for each key that is added and is there, with a release that reads it and lacks it in its config.
 
     Hydra merges a mapping or a list, and replaces null. Where rlctl does not know the value, nothing is said.
@@ -29,13 +29,13 @@ def refused(document: Document, kind: str, table: Table, release: str, versions:
         if path not in document.appended or isinstance(find(document.values, path), (dict, list)):
             continue
         key, releases = table.key_at(path), table.releases(generic(path)) or frozenset()
-        default = key.default_in(version_of(release)) if key is not None else None
+        default = table.default_at(path, version_of(release)) if key is not None else None
         if any(matches(split(name), path) for name in NULLS):
             continue
-        there = launch.prefix_of(kind, release, launch.engine_of(document.values), table, path) == ""
+        there = launch.prefix_of(release, table, path) == ""
         if not there or default is None or isinstance(default, (Absent, DefaultFrom, dict, list)):
             continue
-        reads = [version for version in versions if key is not None and key.exists(version_of(version))]
+        reads = [version for version in versions if key is not None and table.has(key, path, version_of(version))]
         lack = [version for version in reads if version not in releases]
         others = [leaf for leaf, _ in document.leaves() if leaf not in document.appended]
         without = [version for version in lack if not any(unknown_keys(table, version_of(version), version, others))]

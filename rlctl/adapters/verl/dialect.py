@@ -9,7 +9,8 @@ from typing import Any
 from rlctl.adapters.engine.dialect import Detection, Dialect, File, Shipped, TrainerProgram
 from rlctl.adapters.engine.one_engine import tell_engines, with_one_engine
 from rlctl.adapters.engine.reading import Read, TextView, read_document
-from rlctl.adapters.engine.rules import Dropped, Noted, matches, split, version_of
+from rlctl.adapters.engine.rules import Dropped, Noted, matches, own_name, split, version_of
+from rlctl.adapters.engine.schema import Composition, schema
 from rlctl.adapters.engine.table import Table, joined
 from rlctl.adapters.engine.tree import find
 from rlctl.adapters.engine.writing import ConfigWithOrigins, WriteOutcome, Written
@@ -32,7 +33,6 @@ from rlctl.adapters.verl import (
     sft,
     train,
 )
-from rlctl.adapters.verl.known import known_keys
 from rlctl.adapters.verl.ranks import RANKS
 from rlctl.common.errors import TranslationError
 from rlctl.common.messages.reasons import said
@@ -108,7 +108,7 @@ class Verl(Dialect):
         restored: Mapping[str, Mapping[str, Any]],
     ) -> Read:
         """Read a file, with warnings of tools that its run would not use, of what it would resume from, and of a fork's keys."""
-        table, version = self.tables[taken.kind], version_of(taken.version)
+        table, version = self.table_for(document, taken.kind), version_of(taken.version)
         view = TextView(table, version, document.values, options)
         fork = forks.fork_of(document, table) if taken.kind == "ppo" else None
         seen, moves, replaced = legacy_rewards.as_copied(document, view)
@@ -124,7 +124,7 @@ class Verl(Dialect):
         )
         if moves:
             read = legacy_rewards.in_own_keys(read, moves, replaced)
-        read.report.findings += additions.refused(document, taken.kind, table, taken.version, self.versions)
+        read.report.findings += additions.refused(document, table, taken.version, self.versions)
         if fork is not None:
             read.report.findings[:] = forks.told(read.report, fork)
         if read.report.errors:
@@ -188,6 +188,16 @@ class Verl(Dialect):
             return launch.overrides_text(file, self.tables[file.kind])
         return super().render(file, form, comments, tail)
 
+    def composition(self, values: Mapping[str, Any], kind: str) -> Composition:
+        """The engine that a file names, and the asynchronous trainer whose keys it has."""
+        engine = launch.composed_engine(values)
+        trainer = ("fully_async" if "async_training" in values else "one_step_off") if "rollout" in values else ""
+        return Composition(engine, trainer if kind == "ppo" else "") if kind in launch.ENGINE_KINDS else Composition()
+
+    def composition_of(self, config: Config) -> Composition:
+        """The engine of the trained model; verl's asynchronous trainers are written as the usual one."""
+        return Composition(launch.COMPOSED.get(name := own_name(config.train.engine.choice, self.name), name))
+
     def is_composed(self, document: Document) -> bool:
         """A composed config has hundreds of keys, interpolations between them, and every block."""
         leaves = sum(1 for _ in document.leaves())
@@ -242,17 +252,20 @@ def _notes(*without: str) -> tuple[Noted, ...]:
 def _tables() -> Mapping[str, Table]:
     supervised = _notes(*PPO_BLOCKS)
     return {
-        "ppo": Table(PPO, _notes(*SFT_BLOCKS), known_keys("ppo")),
+        "ppo": Table(PPO, _notes(*SFT_BLOCKS), schema("verl", "ppo")),
         "sft_engine": Table(
-            tuple(sft.ENGINE), supervised, known_keys("sft_engine"), frozenset({"0.6", "0.7", "0.8", "0.9"})
+            tuple(sft.ENGINE), supervised, schema("verl", "sft_engine"), frozenset({"0.6", "0.7", "0.8", "0.9"})
         ),
-        "sft": Table(tuple(sft.OLD), supervised, known_keys("sft"), frozenset({"0.3", "0.4", "0.5", "0.6", "0.7"})),
-        "evaluation": Table(tuple(offline.EVALUATION), offline.NOTES, known_keys("evaluation")),
+        "sft": Table(tuple(sft.OLD), supervised, schema("verl", "sft"), frozenset({"0.3", "0.4", "0.5", "0.6", "0.7"})),
+        "evaluation": Table(tuple(offline.EVALUATION), offline.NOTES, schema("verl", "evaluation")),
         "generation": Table(
-            tuple(offline.GENERATION), offline.NOTES, known_keys("generation"), frozenset({"0.3", "0.4", "0.5", "0.6"})
+            tuple(offline.GENERATION),
+            offline.NOTES,
+            schema("verl", "generation"),
+            frozenset({"0.3", "0.4", "0.5", "0.6"}),
         ),
         "generation_server": Table(
-            offline.server(PPO), _notes(*SFT_BLOCKS), known_keys("ppo"), frozenset({"0.7", "0.8", "0.9"})
+            offline.server(PPO), _notes(*SFT_BLOCKS), schema("verl", "ppo"), frozenset({"0.7", "0.8", "0.9"})
         ),
     }
 

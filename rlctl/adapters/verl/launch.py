@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from rlctl.adapters.engine.dialect import File
-from rlctl.adapters.engine.known import releases_in
-from rlctl.adapters.engine.rules import matches, split, version_of
+from rlctl.adapters.engine.rules import split, version_of
+from rlctl.adapters.engine.schema import Composition
 from rlctl.adapters.engine.secrets import is_secret
 from rlctl.adapters.engine.table import Table, generic
 from rlctl.adapters.engine.tree import find, remove
@@ -53,6 +51,10 @@ ENGINES = (
     "engine.strategy",
 )
 """Keys that name an engine; one that a config group chooses is named by the group alone."""
+COMPOSED = {"": "fsdp", "dp": "fsdp", "fsdp2": "fsdp"}
+"""Engines that verl composes as another one, by how a file names them."""
+ENGINE_KINDS = ("ppo", "sft_engine", "generation_server")
+"""The kinds of file that are composed for an engine."""
 GROUPS = ("megatron", "veomni", "torchtitan")
 """Engines that a config group chooses; the others are named by ``strategy``."""
 GROUP_SINCE = "0.8"
@@ -150,13 +152,19 @@ def launch_of(file: File, table: Table) -> VerlLauncher:
         for key in ENGINES:
             if find(values, split(key)) == change.value:
                 remove(values, split(key))
-    composed = engine if engine not in ("fsdp2", "") else "fsdp"
-    found = changes(values, lambda path: prefix_of(file.kind, file.release, composed, table, path))
+    composed = table.composed_for(Composition(composed_engine(file.values)))
+    found = changes(values, lambda path: prefix_of(file.release, composed, path))
     return VerlLauncher((*_runner(file, values), "-m", MODULES[file.kind], *options), (*groups, *found))
 
 
 def engine_of(values: Mapping[str, Any]) -> str:
     return next((value for key in ENGINES if isinstance(value := find(values, split(key)), str)), "")
+
+
+def composed_engine(values: Mapping[str, Any]) -> str:
+    """The engine whose composition a file overrides."""
+    chosen = values.get("engine@engine") or engine_of(values)
+    return COMPOSED.get(str(chosen), str(chosen))
 
 
 def _choice(file: File, engine: str) -> tuple[tuple[str, ...], tuple[Change, ...]]:
@@ -187,37 +195,14 @@ def _runner(file: File, values: Mapping[str, Any]) -> tuple[str, ...]:
     return ("torchrun", f"--nnodes={nodes}", f"--nproc_per_node={devices}", *meeting)
 
 
-def prefix_of(kind: str, release: str, engine: str, table: Table, path: KeyPath) -> str:
-    """What Hydra needs before a key: nothing where every composition has it, ``++`` where only some do, else ``+``."""
+def prefix_of(release: str, table: Table, path: KeyPath) -> str:
+    """What Hydra needs before a key: nothing where the composition has it, ``++`` where another one does, else ``+``."""
     place = generic(path)
-    releases = table.known.ancestors.get(place, frozenset())
-    if release in releases and all(engine in row for row in _uneven(kind, release, place)):
+    if table.schema.in_composition(place, release, table.composition):
         return ""
-    return "++" if releases or kept_by_default(path) else "+"
+    return "++" if place in table.schema.ancestors or kept_by_default(path) else "+"
 
 
 def kept_by_default(path: KeyPath) -> bool:
     """Whether a free mapping follows another role's, so that the key may be there without being said."""
     return path[:2] == ("actor_rollout_ref", "ref")
-
-
-@cache
-def _uneven_keys() -> dict[str, list[tuple[frozenset[str], frozenset[str], KeyPath]]]:
-    """By kind and first part: the releases, the engines that surely have it, the key."""
-    found: dict[str, list[tuple[frozenset[str], frozenset[str], KeyPath]]] = {}
-    text = Path(__file__).with_name("uneven.txt").read_text(encoding="utf-8")
-    for line in text.splitlines():
-        if line and not line.startswith("#"):
-            kind, minors, engines, key = line.split(" ", 3)
-            path = split(key)
-            row = (releases_in(minors), frozenset(engines.split(",")), path)
-            found.setdefault(f"{kind} {path[0]}", []).append(row)
-    return found
-
-
-def _uneven(kind: str, release: str, path: KeyPath) -> Iterator[frozenset[str]]:
-    """The engines that surely have a key, or what is in it, for each entry that says so."""
-    composed = "ppo" if kind == "generation_server" else kind
-    for releases, engines, pattern in _uneven_keys().get(f"{composed} {path[0]}", ()):
-        if release in releases and (matches(pattern, path) or pattern[: len(path)] == path):
-            yield engines

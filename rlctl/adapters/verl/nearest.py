@@ -53,17 +53,17 @@ class ChosenOrNearest(Chosen):
         name = view.get(f"{self.to}.type")
         kind = bare_name(name) if is_further(self.to, name) else name
         found = self.nearest.get(str(kind))
-        if found is None or not found.stands_in(view.version) or not self.keys[0].exists(view.version):
+        if found is None or not found.stands_in(view.version) or not view.has(self.keys[0]):
             for out in super().write(view):
                 yield out if isinstance(out, Flow) else replace(out, reason=self._with_instead(out.reason, view))
-                if isinstance(out, Inexpressible) and self.keys[0].exists(view.version):
+                if isinstance(out, Inexpressible) and view.has(self.keys[0]):
                     yield Flow(view.path(self.key), self.instead(view), out.keys, "derived", always=True)
             yield from self._needed(str(kind), view)
             return
         used = (view.to(f"{self.to}.type"),)
         yield Flow(view.path(self.key), found.raw, used, "derived", always=True)
         for key in found.settings:
-            if key.exists(view.version):
+            if view.has(key):
                 yield Flow(view.path(key.name), key.default, used, "derived", always=True)
         if self.unused(view):
             return
@@ -85,7 +85,7 @@ class ChosenOrNearest(Chosen):
     def _needed(self, kind: str, view: Writing) -> Iterator[Out]:
         said = view.config.carried_for("verl")
         for key in self.needs.get(kind, ()):
-            if key.exists(view.version) and key.name not in said:
+            if view.has(key) and key.name not in said:
                 yield Flow(view.path(key.name), key.default, (view.to(f"{self.to}.type"),), "derived", always=True)
 
 

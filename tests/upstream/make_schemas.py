@@ -1,0 +1,89 @@
+"""Writes the schemas of the frameworks' releases, ``rlctl/adapters/schemas``, anew from what was published.
+
+python -m tests.upstream.make_schemas verl                   # downloads the packages of verl's releases
+python -m tests.upstream.make_schemas verl --cache FOLDER    # keeps them in FOLDER, or takes them from there
+python -m tests.upstream.make_schemas trinity                # asks the environments that make test-upstream installs
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rlctl.adapters.engine.rules import ABSENT
+from rlctl.adapters.engine.schema import FOLDER, Composition
+
+from . import verl_schemas
+from .frameworks import framework
+from .schema_lines import lines
+
+DIGESTS = Path(__file__).with_name("schemas.txt")
+"""The SHA-256 of every schema file when it was last compared with the frameworks."""
+HEAD = "# {framework} {kind}, from {releases}; see rlctl/adapters/engine/schema.py\n"
+Schemas = dict[str, dict[tuple[str, Composition], dict[str, Any]]]
+"""By kind of file: the defaults of every release and composition."""
+
+
+def of_verl(cache: Path) -> tuple[Schemas, Mapping[str, tuple[str, ...]]]:
+    """The schemas of verl, and the releases that they are of."""
+    found: Schemas = {}
+    for series, releases in verl_schemas.RELEASES.items():
+        for release in releases:
+            for kind, composition, defaults in verl_schemas.facts(verl_schemas.package(release, cache)):
+                found.setdefault(kind, {}).setdefault((series, composition), {}).update(defaults)
+    return found, verl_schemas.RELEASES
+
+
+TRINITY: Mapping[str, tuple[str, ...]] = {"0.5": ("0.5.2",), "0.6": ("0.6.0",)}
+"""The releases of Trinity-RFT that are installed under ``make test-upstream``, by series."""
+
+
+def of_trinity(cache: Path) -> tuple[Schemas, Mapping[str, tuple[str, ...]]]:
+    """The schema of Trinity-RFT, and the releases that it is of; stages repeat the keys at the top."""
+    found: dict[tuple[str, Composition], dict[str, Any]] = {}
+    for series, releases in TRINITY.items():
+        keys = framework(f"trinity-{releases[-1]}", "drive_trinity.py").ask(keys=True)["keys"]
+        own = {key: default[0] if default else ABSENT for key, default in keys.items() if not key.startswith("stages")}
+        found[series, Composition()] = own
+    return {"run": found}, TRINITY
+
+
+def texts(framework: str, cache: Path) -> dict[str, str]:
+    """The text of each of a framework's schema files, by kind."""
+    schemas, releases = {"verl": of_verl, "trinity": of_trinity}[framework](cache)
+    found = {}
+    for kind, facts in schemas.items():
+        used = [release for series in dict.fromkeys(name for name, _ in facts) for release in releases[series]]
+        head = HEAD.format(framework=framework, kind=kind, releases=", ".join(used))
+        found[kind] = head + "".join(f"{line}\n" for line in lines(facts))
+    return found
+
+
+def digests() -> str:
+    """The digests of the schema files as they are."""
+    files = sorted(FOLDER.rglob("*.tsv"))
+    return "".join(
+        f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(FOLDER).as_posix()}\n" for file in files
+    )
+
+
+def main() -> None:
+    """Write the files and their digests."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("framework", choices=["verl", "trinity"])
+    parser.add_argument("--cache", type=Path)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        for kind, text in texts(asked.framework, asked.cache or Path(made)).items():
+            file = FOLDER / asked.framework / f"{kind}.tsv"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+    DIGESTS.write_text(digests(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""The lines of a schema file, from what each release and composition has: see ``rlctl/adapters/engine/schema.py``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from rlctl.adapters.engine.rules import Absent
+from rlctl.adapters.engine.schema import Composition
+
+Facts = Mapping[tuple[str, Composition], Mapping[str, Any]]
+"""The default of every key, ABSENT where it is not known, by release and composition."""
+
+
+def lines(facts: Facts) -> Iterator[str]:
+    """The lines of a file, from what each release and composition has."""
+    keys = sorted({key for found in facts.values() for key in found})
+    for key in keys:
+        usual = [(place, found[key]) for place, found in facts.items() if key in found and not place[1].trainer]
+        other = [(place, found[key]) for place, found in facts.items() if key in found and place[1].trainer]
+        own = [
+            (place, value)
+            for place, value in other
+            if _text(facts.get((place[0], Composition(place[1].engine)), {}).get(key, _NONE)) != _text(value)
+        ]
+        yield "\t".join([key, *_spans(usual, facts, ""), *_own_spans(own, facts)])
+
+
+_NONE = object()
+
+
+def _own_spans(own: Sequence[tuple[tuple[str, Composition], Any]], facts: Facts) -> Iterator[str]:
+    for trainer in dict.fromkeys(composition.trainer for (_, composition), _ in own):
+        yield from _spans([item for item in own if item[0][1].trainer == trainer], facts, trainer)
+
+
+def _spans(having: Sequence[tuple[tuple[str, Composition], Any]], facts: Facts, trainer: str) -> Iterator[str]:
+    """The spans of one key: releases that follow each other, with the same default in the same engines, are one."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for release in dict.fromkeys(release for release, _ in facts):
+        every = {made.engine for name, made in facts if name == release and made.trainer == trainer}
+        by_value: dict[str, set[str]] = {}
+        for (name, made), value in having:
+            if name == release:
+                by_value.setdefault(_text(value), set()).add(made.engine)
+        for value, engines in by_value.items():
+            among = "" if engines == every else ":" + ",".join(sorted(engines))
+            found.setdefault((among, value), []).append(release)
+    for (among, value), releases in found.items():
+        yield f"{_ranges(releases)}{among}{'@' + trainer if trainer else ''}{' ' if value else ''}{value}"
+
+
+def _text(value: Any) -> str:
+    if value is _NONE:
+        return "none"
+    return "" if isinstance(value, Absent) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _ranges(releases: Iterable[str]) -> str:
+    """Releases as a line says them."""
+    names = list(releases)
+    minors = [int(name.removeprefix("0.")) for name in names if name.startswith("0.")]
+    whole = [name for name in names if not name.startswith("0.")]
+    found = []
+    for _, group in groupby(enumerate(sorted(minors)), lambda item: item[1] - item[0]):
+        run = [minor for _, minor in group]
+        found.append(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}")
+    return ",".join([*found, *whole])
