@@ -19,36 +19,39 @@ from rlctl.adapters.engine.schema import FOLDER, Composition
 
 from . import verl_schemas
 from .frameworks import framework
-from .schema_lines import lines
+from .schema_lines import Place, lines
 
 DIGESTS = Path(__file__).with_name("schemas.txt")
 """The SHA-256 of every schema file when it was last compared with the frameworks."""
 HEAD = "# {framework} {kind}, from {releases}; see rlctl/adapters/engine/schema.py\n"
-Schemas = dict[str, dict[tuple[str, Composition], dict[str, Any]]]
-"""By kind of file: the defaults of every release and composition."""
+Defaults = dict[str, Any]
+Schemas = dict[str, dict[Place, list[Defaults]]]
+"""By kind of file: the defaults of every composition of every series, those of its oldest patch release first."""
+Releases = Mapping[str, tuple[str, ...]]
+"""The releases of each series, oldest first."""
 
 
-def of_verl(cache: Path) -> tuple[Schemas, Mapping[str, tuple[str, ...]]]:
+def of_verl(cache: Path) -> tuple[Schemas, Releases]:
     """The schemas of verl, and the releases that they are of."""
     found: Schemas = {}
     for series, releases in verl_schemas.RELEASES.items():
         for release in releases:
             for kind, composition, defaults in verl_schemas.facts(verl_schemas.package(release, cache)):
-                found.setdefault(kind, {}).setdefault((series, composition), {}).update(defaults)
+                found.setdefault(kind, {}).setdefault((series, composition), []).append(defaults)
     return found, verl_schemas.RELEASES
 
 
-TRINITY: Mapping[str, tuple[str, ...]] = {"0.5": ("0.5.2",), "0.6": ("0.6.0",)}
+TRINITY: Releases = {"0.5": ("0.5.2",), "0.6": ("0.6.0",)}
 """The releases of Trinity-RFT that are installed under ``make test-upstream``, by series."""
 
 
-def of_trinity(cache: Path) -> tuple[Schemas, Mapping[str, tuple[str, ...]]]:
+def of_trinity(cache: Path) -> tuple[Schemas, Releases]:
     """The schema of Trinity-RFT, and the releases that it is of; stages repeat the keys at the top."""
-    found: dict[tuple[str, Composition], dict[str, Any]] = {}
+    found: dict[Place, list[Defaults]] = {}
     for series, releases in TRINITY.items():
         keys = framework(f"trinity-{releases[-1]}", "drive_trinity.py").ask(keys=True)["keys"]
         own = {key: default[0] if default else ABSENT for key, default in keys.items() if not key.startswith("stages")}
-        found[series, Composition()] = own
+        found[series, Composition()] = [own]
     return {"run": found}, TRINITY
 
 
@@ -58,8 +61,17 @@ def texts(framework: str, cache: Path) -> dict[str, str]:
     found = {}
     for kind, facts in schemas.items():
         used = [release for series in dict.fromkeys(name for name, _ in facts) for release in releases[series]]
+        merged = {
+            place: {key: value for one in patches for key, value in one.items()} for place, patches in facts.items()
+        }
+        partial = {
+            (place, key)
+            for place, patches in facts.items()
+            for key in merged[place]
+            if any(key not in one for one in patches)
+        }
         head = HEAD.format(framework=framework, kind=kind, releases=", ".join(used))
-        found[kind] = head + "".join(f"{line}\n" for line in lines(facts))
+        found[kind] = head + "".join(f"{line}\n" for line in lines(merged, partial))
     return found
 
 

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from rlctl.adapters.engine.rules import Absent
 from rlctl.adapters.engine.schema import Composition
 
-Facts = Mapping[tuple[str, Composition], Mapping[str, Any]]
+Place = tuple[str, Composition]
+Facts = Mapping[Place, Mapping[str, Any]]
 """The default of every key, ABSENT where it is not known, by release and composition."""
 
 
-def lines(facts: Facts) -> Iterator[str]:
-    """The lines of a file, from what each release and composition has."""
+def lines(facts: Facts, partial: Collection[tuple[Place, str]] = ()) -> Iterator[str]:
+    """The lines of a file, from what each release and composition has.
+
+    Args:
+        facts: the defaults.
+        partial: the places and keys that not every patch release has.
+    """
     keys = sorted({key for found in facts.values() for key in found})
     for key in keys:
         usual = [(place, found[key]) for place, found in facts.items() if key in found and not place[1].trainer]
@@ -25,31 +31,32 @@ def lines(facts: Facts) -> Iterator[str]:
             for place, value in other
             if _text(facts.get((place[0], Composition(place[1].engine)), {}).get(key, _NONE)) != _text(value)
         ]
-        yield "\t".join([key, *_spans(usual, facts, ""), *_own_spans(own, facts)])
+        some = frozenset(place for place in facts if (place, key) in partial)
+        yield "\t".join([key, *_spans(usual, facts, "", some), *_own_spans(own, facts, some)])
 
 
 _NONE = object()
 
 
-def _own_spans(own: Sequence[tuple[tuple[str, Composition], Any]], facts: Facts) -> Iterator[str]:
+def _own_spans(own: Sequence[tuple[Place, Any]], facts: Facts, some: frozenset[Place]) -> Iterator[str]:
     for trainer in dict.fromkeys(composition.trainer for (_, composition), _ in own):
-        yield from _spans([item for item in own if item[0][1].trainer == trainer], facts, trainer)
+        yield from _spans([item for item in own if item[0][1].trainer == trainer], facts, trainer, some)
 
 
-def _spans(having: Sequence[tuple[tuple[str, Composition], Any]], facts: Facts, trainer: str) -> Iterator[str]:
+def _spans(having: Sequence[tuple[Place, Any]], facts: Facts, trainer: str, some: frozenset[Place]) -> Iterator[str]:
     """The spans of one key: releases that follow each other, with the same default in the same engines, are one."""
-    found: dict[tuple[str, str], list[str]] = {}
+    found: dict[tuple[str, str, str], list[str]] = {}
     for release in dict.fromkeys(release for release, _ in facts):
         every = {made.engine for name, made in facts if name == release and made.trainer == trainer}
-        by_value: dict[str, set[str]] = {}
+        by_value: dict[tuple[str, str], set[str]] = {}
         for (name, made), value in having:
             if name == release:
-                by_value.setdefault(_text(value), set()).add(made.engine)
-        for value, engines in by_value.items():
+                by_value.setdefault((_text(value), "?" if (name, made) in some else ""), set()).add(made.engine)
+        for (value, mark), engines in by_value.items():
             among = "" if engines == every else ":" + ",".join(sorted(engines))
-            found.setdefault((among, value), []).append(release)
-    for (among, value), releases in found.items():
-        yield f"{_ranges(releases)}{among}{'@' + trainer if trainer else ''}{' ' if value else ''}{value}"
+            found.setdefault((mark, among, value), []).append(release)
+    for (mark, among, value), releases in found.items():
+        yield f"{_ranges(releases)}{mark}{among}{'@' + trainer if trainer else ''}{' ' if value else ''}{value}"
 
 
 def _text(value: Any) -> str:

@@ -3,9 +3,9 @@
 ``schemas/FRAMEWORK/KIND.tsv`` holds it, a line for each key: the key, and its defaults as JSON, each after the releases that
 have it, separated by tabs. In ``data.seed<tab>3-5 null<tab>6:megatron,veomni 1`` the default is null in 0.3 to 0.5 whatever
 trains the model, and 1 in 0.6 with Megatron and VeOmni, where the other engines have no such key. After ``@`` stands the trainer
-whose config says otherwise: ``7-9@fully_async 1``. A part ``*`` of a key stands for an index or a name of the user's, a last
-``**`` for all that users name themselves below. A value that is left out is not known. ``tests/upstream/make_schemas.py`` writes
-the files.
+whose config says otherwise: ``7-9@fully_async 1``; ``7?`` is of a key that not every patch release of 0.7 has. A part ``*`` of a
+key stands for an index or a name of the user's, a last ``**`` for all that users name themselves below. A value that is left out
+is not known. ``tests/upstream/make_schemas.py`` writes the files.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class Span(NamedTuple):
     engines: frozenset[str]
     """Empty for all of them."""
     trainer: str
+    everywhere: bool
+    """Whether every patch release has the key."""
     default: Any
 
     def holds(self, release: str, composition: Composition) -> bool:
@@ -120,10 +122,11 @@ class Schema(Mapping[KeyPath, frozenset[str]]):
         )
 
     def in_composition(self, path: KeyPath, release: str, composition: Composition) -> bool:
-        """Whether a composition has a key, or a mapping with keys."""
+        """Whether a composition has a key, or a mapping with keys, in every patch release."""
         key = ".".join(map(str, path))
         below = (name for name in self._lines if name == key or name.startswith(f"{key}."))
-        return any(span.holds(release, composition) for name in below for span in self._of(name))
+        spans = (span for name in below for span in self._of(name))
+        return any(span.everywhere and span.holds(release, composition) for span in spans)
 
 
 def _span(text: str) -> Span:
@@ -131,7 +134,8 @@ def _span(text: str) -> Span:
     where, _, trainer = where.partition("@")
     releases, _, engines = where.partition(":")
     own = frozenset(engines.split(",")) if engines else frozenset()
-    return Span(releases_in(releases), own, trainer, json.loads(value) if value else ABSENT)
+    default = json.loads(value) if value else ABSENT
+    return Span(releases_in(releases.rstrip("?")), own, trainer, not releases.endswith("?"), default)
 
 
 @cache

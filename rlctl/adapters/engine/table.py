@@ -31,7 +31,7 @@ _REFERENCE = re.compile(r"\$\{(?:oc\.select:)?([A-Za-z_][\w.]*)(?:,([^${}]*|\{\}
 
 
 UNSAID = (None, "???", "None")
-"""Defaults that leave a value to the framework's code, or to the user; verl's Megatron config of 0.4 and 0.5 spells null ``None``."""
+"""Defaults that leave a value to the framework's code, or to the user; verl's Megatron config of 0.4 spells null ``None``."""
 
 
 def generic(path: Sequence[Any]) -> KeyPath:
@@ -131,23 +131,21 @@ class Table:
         return self.default_of(key, place, version)
 
     def default_of(self, key: DialectKey, path: KeyPath, version: Version) -> Any:
-        """The composition's default of a rule's key; where it has none the rule's: what the framework does without a value."""
-        place = generic(path)
-        if not self.has(key, place, version):
+        """What a rule's key is without a value: ABSENT where silence says nothing, else the composition's default.
+
+        Where the composition leaves it to the framework's code it is the rule's own, which says what that does.
+        """
+        place, own = generic(path), key.default_in(version)
+        if isinstance(own, Absent) or not self.has(key, place, version):
             return ABSENT
         default = followed(self.schema.default(place, version, self.composition))
-        if isinstance(default, Absent) or default in UNSAID:
-            own = key.default_in(version)
-            return default if isinstance(own, Absent) else own
-        return default
+        return own if isinstance(default, Absent) or default in UNSAID else default
 
     def has(self, key: DialectKey, path: KeyPath, version: Version) -> bool:
         """Whether a release has a key of a rule at a place; one that no release's config has is the rule's own to say."""
         place, release = generic(path), release_of(version)
         releases = self.schema.releases(place) or self.schema.ancestors.get(place)
-        return key.applies(version) and (
-            releases is None or release in releases or self.schema.is_free(place, release)
-        )
+        return key.applies(version) and (releases is None or release in releases or self.schema.is_free(place, release))
 
     def composes(self, key: DialectKey, path: KeyPath, version: Version) -> bool:
         """Whether what is composed has a key of a rule at a place, so that the framework takes it in a file."""

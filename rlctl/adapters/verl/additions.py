@@ -35,7 +35,7 @@ def refused(document: Document, table: Table, release: str, versions: tuple[str,
         there = launch.prefix_of(release, table, path) == ""
         if not there or default is None or isinstance(default, (Absent, DefaultFrom, dict, list)):
             continue
-        reads = [version for version in versions if key is not None and table.has(key, path, version_of(version))]
+        reads = [version for version in versions if key is not None and key.applies(version_of(version))]
         lack = [version for version in reads if version not in releases]
         others = [leaf for leaf, _ in document.leaves() if leaf not in document.appended]
         without = [version for version in lack if not any(unknown_keys(table, version_of(version), version, others))]
