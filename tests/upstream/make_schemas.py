@@ -41,6 +41,8 @@ def of_verl(cache: Path) -> tuple[Schemas, Releases]:
     return found, verl_schemas.RELEASES
 
 
+HANDED_ON = "trainer.trainer_config."
+"""Keys of verl, whose defaults Trinity-RFT replaces by its own settings."""
 TRINITY: Releases = {"0.5": ("0.5.2",), "0.6": ("0.6.0",)}
 """The releases of Trinity-RFT that are installed under ``make test-upstream``, by series."""
 
@@ -50,8 +52,10 @@ def of_trinity(cache: Path) -> tuple[Schemas, Releases]:
     found: dict[Place, list[Defaults]] = {}
     for series, releases in TRINITY.items():
         keys = framework(f"trinity-{releases[-1]}", "drive_trinity.py").ask(keys=True)["keys"]
-        own = {key: default[0] if default else ABSENT for key, default in keys.items() if not key.startswith("stages")}
-        found[series, Composition()] = [own]
+        own = {key: default for key, default in keys.items() if not key.startswith("stages")}
+        found[series, Composition()] = [
+            {key: default[0] if default and not key.startswith(HANDED_ON) else ABSENT for key, default in own.items()}
+        ]
     return {"run": found}, TRINITY
 
 

@@ -30,8 +30,10 @@ _REFERENCE = re.compile(r"\$\{(?:oc\.select:)?([A-Za-z_][\w.]*)(?:,([^${}]*|\{\}
 """A default that is the value of another key, of which ``oc.select`` says what it is where that key is not there."""
 
 
-UNSAID = (None, "???", "None")
-"""Defaults that leave a value to the framework's code, or to the user; verl's Megatron config of 0.4 spells null ``None``."""
+TO_BE_SET = "???"
+"""The default of a key that has to be set."""
+UNSAID = (None, "None")
+"""Defaults that leave a value to the framework's code; verl's Megatron config of 0.4 spells null ``None``."""
 
 
 def generic(path: Sequence[Any]) -> KeyPath:
@@ -139,6 +141,8 @@ class Table:
         if isinstance(own, Absent) or not self.has(key, place, version):
             return ABSENT
         default = followed(self.schema.default(place, version, self.composition))
+        if default == TO_BE_SET:
+            return ABSENT
         return own if isinstance(default, Absent) or default in UNSAID else default
 
     def has(self, key: DialectKey, path: KeyPath, version: Version) -> bool:

@@ -583,7 +583,6 @@ RULES: list[Rule] = [
             {False: "off", True: "rollout"},
             missing="Trinity replays the rollout engine's routing, never the trainer's own",
         ),
-        since="0.6",
     ),
     Key(f"{X}sample_strategy", "algorithm.sample_strategy", None, OrDefault(STRATEGY, "default")),
     Tree(f"{X}sample_strategy_args", "algorithm.sample_strategy_args", default=None, but=("expert_data_ratio",)),

@@ -681,8 +681,7 @@ RULES: list[Rule] = [
         "trainer.balance_batch",
         "batch.balance",
         True,
-        since="0.6",
-        also=(DialectKey("trainer.trainer_config.trainer.balance_batch", True, until="0.5"),),
+        also=(DialectKey("trainer.trainer_config.trainer.balance_batch", True),),
     ),
     Dropped("batch.round_tokens_to", "Trinity pads as its engines need it"),
     Key("trainer.save_interval", "checkpoint.every", 0, SaveInterval(), formula="steps x k"),
@@ -704,7 +703,7 @@ RULES: list[Rule] = [
         why="Three limits are three others here: which one ends the run depends on how long the data is.",
     ),
     OneOf(
-        (DialectKey(CRITIC_WARMUP, 0, "0.6"), DialectKey(OLD_CRITIC_WARMUP, 0, until="0.5")),
+        (DialectKey(CRITIC_WARMUP, 0), DialectKey(OLD_CRITIC_WARMUP, 0)),
         "schedule.critic_warmup_steps",
         reads=_critic_warmup,
         writes=_critic_warmup,
@@ -729,7 +728,7 @@ RULES: list[Rule] = [
     Key("synchronizer.sync_method", "weight_sync.method", ABSENT, Method({"online": "nccl", "offline": "checkpoint"})),
     Key("synchronizer.sync_style", "weight_sync.style", "fixed", STYLES),
     Key("synchronizer.sync_timeout", "weight_sync.timeout", 3600, WholeSeconds()),
-    Key("explorer.rollout_model.weight_sync_buffer_size", "weight_sync.bucket_mib", 1024, since="0.6", quiet=True),
+    Key("explorer.rollout_model.weight_sync_buffer_size", "weight_sync.bucket_mib", 1024, quiet=True),
     WriteOnly(
         STALENESS[0], _limits, lost=OWN_SYNC, others=STALENESS[1:], fills=True, formula="follows from sync_offset"
     ),

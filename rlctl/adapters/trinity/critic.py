@@ -152,11 +152,11 @@ class CriticBound(Calculation):
 def _engine() -> list[Rule]:
     """The critic's FSDP settings, which 0.6 has in another place."""
     new, old = f"{CRITIC_C}.fsdp", f"{CRITIC_C}.model.fsdp_config"
-    policy = DialectKey(f"{old}.offload_policy", False, until="0.5")
+    policy = DialectKey(f"{old}.offload_policy", False)
     common = DefaultFrom("trainer.offload_policy")
     return [
         *sharding(new, "critic.engine", since="0.6", older=old, until="0.5"),
-        Key(f"{new}.offload_policy", "critic.engine.cpu_offload_policy", common, since="0.6", also=(policy,)),
+        Key(f"{new}.offload_policy", "critic.engine.cpu_offload_policy", common, also=(policy,)),
     ]
 
 
@@ -312,12 +312,12 @@ CRITIC: list[Rule] = [
         "critic offload",
         (
             *(
-                DialectKey(f"{CRITIC_C}.fsdp.{name}", DefaultFrom(f"trainer.{name}"), "0.6")
+                DialectKey(f"{CRITIC_C}.fsdp.{name}", DefaultFrom(f"trainer.{name}"))
                 for name in ("param_offload", "optimizer_offload")
             ),
             *(DialectKey(f"{CRITIC_C}.megatron.{name}", ABSENT) for name in ("param_offload", "optimizer_offload")),
             *(
-                DialectKey(f"{CRITIC_C}.model.fsdp_config.{name}", False, until="0.5")
+                DialectKey(f"{CRITIC_C}.model.fsdp_config.{name}", False)
                 for name in ("param_offload", "optimizer_offload")
             ),
         ),

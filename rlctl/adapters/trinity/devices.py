@@ -334,12 +334,11 @@ DEVICES: list[Rule] = [
         write_when=lambda view: False,
         implied=True,
     ),
-    Key(f"{ROLL}.pipeline_parallel_size", "rollout.parallel.pipeline_parallel_size", 1, since="0.6"),
+    Key(f"{ROLL}.pipeline_parallel_size", "rollout.parallel.pipeline_parallel_size", 1),
     Key(
         f"{ROLL}.data_parallel_size",
         "rollout.parallel.data_parallel_size",
         1,
-        since="0.6",
         write_when=lambda view: view.version < (0, 6),
     ),
     Key(
@@ -347,7 +346,6 @@ DEVICES: list[Rule] = [
         "rollout.parallel.expert_parallel_size",
         False,
         ExpertSwitch("derived", "experts are split over all devices of an engine, or not at all"),
-        since="0.6",
         implied=True,
     ),
 ]

@@ -136,7 +136,7 @@ ENGINE: list[Rule] = [
         _write_engine_type,
         why="A second switch makes it a service, whose address and key are in environment variables.",
     ),
-    Tree(f"{ROLL}.extra_engine_args", "rollout.engine.args", since="0.6", but=tuple(VLLM)),
+    Tree(f"{ROLL}.extra_engine_args", "rollout.engine.args", but=tuple(VLLM)),
     Key(f"{ROLL}.dtype", "rollout.precision", "bfloat16", ENGINE_DTYPES),
     Key(
         f"{ROLL}.gpu_memory_utilization",
@@ -162,7 +162,6 @@ ENGINE: list[Rule] = [
         Key(
             f"{ROLL}.extra_engine_args.{key}",
             f"rollout.memory.{field}",
-            since="0.6",
             quiet=True,
             write_when=is_vllm,
             takes_null=False,
@@ -181,5 +180,5 @@ ENGINE: list[Rule] = [
     Key(f"{ROLL}.reasoning_parser", "rollout.openai_server.reasoning_parser", None),
     Key(f"{ROLL}.enable_history", "rollout.openai_server.history", False),
     Key(f"{ROLL}.enable_log_requests", "rollout.openai_server.log_requests", False),
-    Key(f"{ROLL}.base_port", "rollout.openai_server.port", None, Partly({None: 0}), since="0.6"),
+    Key(f"{ROLL}.base_port", "rollout.openai_server.port", None, Partly({None: 0})),
 ]

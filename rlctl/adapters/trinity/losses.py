@@ -588,8 +588,8 @@ LOSS: list[Rule] = [
     CustomRule(
         "old log-probs",
         (
-            DialectKey(f"{X}bypass_old_logprobs", True, "0.6"),
-            DialectKey("trainer.trainer_config.algorithm.rollout_correction.bypass_mode", True, until="0.5"),
+            DialectKey(f"{X}bypass_old_logprobs", True),
+            DialectKey("trainer.trainer_config.algorithm.rollout_correction.bypass_mode", True),
         ),
         ("algorithm.old_log_probs",),
         _read_old,

@@ -54,7 +54,6 @@ FSDP: tuple[Rule, ...] = (
         f"{E}.wrap_layers",
         ABSENT,
         Listed(),
-        since="0.6",
     ),
     Key(
         f"{REF}.ulysses_sequence_parallel_size",
@@ -92,7 +91,7 @@ REFERENCE: list[Rule] = [
     Dropped("reference.engine.**", NO_KEY),
     Dropped("reference.precision", "Trinity's reference uses the policy's dtypes", None),
     Dropped("reference.precision.**", "Trinity's reference uses the policy's dtypes"),
-    Key(f"{REF}.use_torch_compile", "reference.compile", ABSENT, since="0.6"),
+    Key(f"{REF}.use_torch_compile", "reference.compile", ABSENT),
     Dropped("reference.model", "Trinity's reference is the initial policy", None),
     Dropped("reference.model.**", "Trinity's reference is the initial policy"),
 ]

@@ -21,7 +21,6 @@ from rlctl.adapters.engine.rules import (
     Same,
     Switch,
     Tree,
-    VersionedDefault,
     Writing,
 )
 from rlctl.adapters.trinity.agents import (
@@ -197,5 +196,5 @@ EXPLORER: list[Rule] = [
     ],
     Dropped("rollout.agent_workers", "Trinity's runners are explorer.runner_per_model", idle=True),
     *of_other_agents(*OF_STEPS, *OF_STATES),
-    Key("trainer.enable_preview", "rollout.log_responses", VersionedDefault({"0.5": True, "0.6": False})),
+    Key("trainer.enable_preview", "rollout.log_responses", False),
 ]

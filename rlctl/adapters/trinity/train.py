@@ -28,7 +28,6 @@ from rlctl.adapters.engine.rules import (
     Rule,
     Tree,
     Version,
-    VersionedDefault,
     When,
     Writing,
 )
@@ -339,7 +338,7 @@ def first(own: str, common: str, to: str, default: Any, convert: Converter = SAM
     """A verl key that decides where it is written; since 0.6 Trinity has a key for it too, which is the one written."""
     return [
         Key(own, to, default, convert, write_when=lambda view: view.version < (0, 6)),
-        Key(common, to, default, convert, since="0.6", write_when=lambda view: view.version >= (0, 6)),
+        Key(common, to, default, convert, write_when=lambda view: view.version >= (0, 6)),
     ]
 
 
@@ -414,7 +413,6 @@ def overrides() -> list[Rule]:
             f"{root}.num_cycles",
             f"{to}.lr_scheduler.num_cycles",
             0.5,
-            since="0.6",
             write_when=lambda view: bool(view.version >= (0, 6) or view.explicit(f"{to}.lr_scheduler.num_cycles")),
         ),
     ]
@@ -507,7 +505,7 @@ TRAINER: list[Rule] = [
         (
             DialectKey(
                 "trainer.trainer_strategy",
-                VersionedDefault({"0.5": "fsdp", "0.6": "fsdp2"}),
+                "fsdp2",
                 takes=("fsdp", "fsdp2", "megatron"),
             ),
             DialectKey(f"{ACTOR}.strategy", None, until="0.5"),
@@ -522,8 +520,8 @@ TRAINER: list[Rule] = [
     CustomRule(
         "offload",
         (
-            DialectKey("trainer.param_offload", False, "0.6"),
-            DialectKey("trainer.optimizer_offload", False, "0.6"),
+            DialectKey("trainer.param_offload", False),
+            DialectKey("trainer.optimizer_offload", False),
             *(
                 DialectKey(f"{ACTOR}.{block}.{name}", False)
                 for block in ("fsdp_config", "megatron")
@@ -543,7 +541,6 @@ TRAINER: list[Rule] = [
         "train.engine.wrap_layers",
         ABSENT,
         Listed(),
-        since="0.6",
     ),
     Key(
         f"{ACTOR}.fsdp_config.model_dtype", "train.precision.parameters", ABSENT, DTYPES, quiet=True, write_when=is_fsdp
@@ -605,7 +602,7 @@ TRAINER: list[Rule] = [
         DTYPES,
         write_when=is_fsdp,
     ),
-    Key(f"{ACTOR}.use_torch_compile", "train.compile", True, since="0.6"),
+    Key(f"{ACTOR}.use_torch_compile", "train.compile", True),
     Tree(f"{ACTOR}.optim.override_optimizer_config", "train.optimizer.args", default=None),
     Key(f"{MODEL}.enable_gradient_checkpointing", "train.memory.recompute_activations", True),
     Key(f"{MODEL}.enable_activation_offload", "train.memory.offload_activations", False),
@@ -613,7 +610,6 @@ TRAINER: list[Rule] = [
         "trainer.use_remove_padding",
         "train.packing",
         True,
-        since="0.6",
         also=(DialectKey(f"{MODEL}.use_remove_padding", True, until="0.5"),),
     ),
     Key(f"{MODEL}.use_fused_kernels", "train.fused_kernels.enabled", False),

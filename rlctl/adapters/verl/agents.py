@@ -74,20 +74,18 @@ SETTINGS: tuple[Rule, ...] = (
         f"{M}.max_assistant_turns",
         "max_turns",
         None,
-        since="0.5",
-        also=(DialectKey(f"{M}.max_turns", None, "0.4", "0.4"),),
+        also=(DialectKey(f"{M}.max_turns", None),),
     ),
-    Key(f"{M}.max_user_turns", "max_observations", None, since="0.5"),
+    Key(f"{M}.max_user_turns", "max_observations", None),
     Key(
         f"{M}.max_parallel_calls",
         "max_parallel_calls",
         1,
-        since="0.5",
         note="verl removes further calls from the message, rlctl answers them with an error",
     ),
-    Key(f"{M}.max_tool_response_length", "max_tool_response_characters", 256, since="0.5"),
-    Key(f"{M}.tool_response_truncate_side", "tool_truncation", "middle", since="0.5"),
-    Key(FORMAT, "tool_format", "hermes", ToolFormats(), since="0.5"),
+    Key(f"{M}.max_tool_response_length", "max_tool_response_characters", 256),
+    Key(f"{M}.tool_response_truncate_side", "tool_truncation", "middle"),
+    Key(FORMAT, "tool_format", "hermes", ToolFormats()),
 )
 
 
@@ -270,10 +268,10 @@ RULES: list[Rule] = [
     CustomRule(
         "agent",
         (
-            DialectKey(LOOP, SINGLE, "0.6"),
-            DialectKey(ENABLE, False, "0.4"),
-            *(DialectKey(key, None, since) for key, since in FIRST_WITH.items()),
-            DialectKey(LOOPS, None, "0.5"),
+            DialectKey(LOOP, SINGLE),
+            DialectKey(ENABLE, False),
+            *(DialectKey(key, None) for key, since in FIRST_WITH.items()),
+            DialectKey(LOOPS, None),
         ),
         (
             "rollout.default_agent",
@@ -296,7 +294,7 @@ RULES: list[Rule] = [
         for key in rule.keys
     ),
     *(_counted(key, own, since) for key, own, since in COUNTED),
-    Key(f"{R}.agent.num_workers", "rollout.agent_workers", 8, since="0.5"),
+    Key(f"{R}.agent.num_workers", "rollout.agent_workers", 8),
     *(sources_of_rows(kind, COLUMN, "verl") for kind in ("train", "eval")),
     *of_other_agents(),
 ]

@@ -21,7 +21,6 @@ from rlctl.adapters.engine.rules import (
     Rule,
     Same,
     Switch,
-    VersionedDefault,
     Writing,
     converted,
     in_releases,
@@ -194,7 +193,7 @@ def _write_aggregation(view: Writing) -> Iterator[Out]:
 
 KL_IN_REWARD, KL_IN_LOSS = "algorithm.kl_in_reward", "algorithm.kl_in_loss"
 USES_KL_IN_REWARD: list[Rule] = [
-    in_releases(Switch("algorithm.use_kl_in_reward", KL_IN_REWARD, since="0.4"), since="0.4"),
+    in_releases(Switch("algorithm.use_kl_in_reward", KL_IN_REWARD), since="0.4"),
     in_releases(
         FollowsFrom(
             KL_IN_REWARD,
@@ -277,7 +276,7 @@ RULES: list[Rule] = [
     ),
     Key("algorithm.gamma", "algorithm.advantage.gamma", 1.0, PerToken()),
     Key("algorithm.lam", "algorithm.advantage.lambda", 1.0),
-    Key("algorithm.norm_adv_by_std_in_grpo", "algorithm.advantage.normalize_by_std", True, since="0.4"),
+    Key("algorithm.norm_adv_by_std_in_grpo", "algorithm.advantage.normalize_by_std", True),
     Dropped("algorithm.advantage.whiten", "in verl the estimator decides: gae, reinforce_plus_plus and gdpo whiten"),
     Dropped("algorithm.advantage.clip", "verl does not clip advantages"),
     Dropped("algorithm.advantage.epsilon", "verl adds 1e-6"),
@@ -300,8 +299,8 @@ RULES: list[Rule] = [
         "clip range",
         (
             DialectKey(f"{A}.clip_ratio", 0.2),
-            DialectKey(f"{A}.clip_ratio_low", 0.2, "0.4"),
-            DialectKey(f"{A}.clip_ratio_high", 0.2, "0.4"),
+            DialectKey(f"{A}.clip_ratio_low", 0.2),
+            DialectKey(f"{A}.clip_ratio_high", 0.2),
         ),
         ("algorithm.policy_loss.clip_low", "algorithm.policy_loss.clip_high"),
         _read_clip,
@@ -311,16 +310,16 @@ RULES: list[Rule] = [
     ),
     CustomRule(
         "dual clip",
-        (DialectKey(f"{A}.clip_ratio_c", 3.0, "0.4"),),
+        (DialectKey(f"{A}.clip_ratio_c", 3.0),),
         ("algorithm.policy_loss.dual_clip",),
         _read_dual,
         _write_dual,
         why="It fills a field of rlctl's losses and an argument of verl's own, and one loss has no such bound.",
     ),
-    Key(f"{A}.tau_pos", "algorithm.policy_loss.tau_positive", 1.0, since="0.7"),
-    Key(f"{A}.tau_neg", "algorithm.policy_loss.tau_negative", 1.05, since="0.7"),
+    Key(f"{A}.tau_pos", "algorithm.policy_loss.tau_positive", 1.0),
+    Key(f"{A}.tau_neg", "algorithm.policy_loss.tau_negative", 1.05),
     *[
-        Key(f"{A}.policy_loss.{name}", f"algorithm.policy_loss.args.{name}", default, since=since)
+        Key(f"{A}.policy_loss.{name}", f"algorithm.policy_loss.args.{name}", default)
         for name, default, since in (
             ("clip_cov_ratio", 0.0002, "0.5"),
             ("clip_cov_lb", 1.0, "0.5"),
@@ -338,14 +337,14 @@ RULES: list[Rule] = [
     Dropped("algorithm.advantage.args", "verl's estimator has no such argument, so it computes something else"),
     CustomRule(
         "aggregation",
-        (DialectKey(f"{A}.loss_agg_mode", "token-mean", "0.4"),),
+        (DialectKey(f"{A}.loss_agg_mode", "token-mean"),),
         (AGGREGATION,),
         _read_aggregation,
         _write_aggregation,
         "loss_agg_mode; sapo, and until 0.9.0 gspo, always use seq-mean-token-mean",
         why="The loss and the release decide whether the key is read at all.",
     ),
-    Key(f"{A}.loss_scale_factor", "algorithm.loss_aggregation.scale_factor", None, since="0.7"),
+    Key(f"{A}.loss_scale_factor", "algorithm.loss_aggregation.scale_factor", None),
     Dropped(
         "algorithm.loss_aggregation.per_micro_batch",
         "verl averages the loss over the whole mini-batch",
@@ -360,9 +359,9 @@ RULES: list[Rule] = [
     Key(
         "algorithm.kl_ctrl.type", "algorithm.kl_in_reward.adaptive", "fixed", Names({"fixed": False, "adaptive": True})
     ),
-    Key("algorithm.kl_ctrl.target_kl", "algorithm.kl_in_reward.target", 0.1, since="0.4"),
-    Key("algorithm.kl_ctrl.horizon", "algorithm.kl_in_reward.horizon", 10000, since="0.4"),
-    Key(f"{A}.entropy_coeff", "algorithm.entropy_coefficient", VersionedDefault({"0.3": 0.001, "0.4": 0})),
+    Key("algorithm.kl_ctrl.target_kl", "algorithm.kl_in_reward.target", 0.1),
+    Key("algorithm.kl_ctrl.horizon", "algorithm.kl_in_reward.horizon", 10000),
+    Key(f"{A}.entropy_coeff", "algorithm.entropy_coefficient", 0),
     Key(
         f"{C}.bypass_mode",
         "algorithm.old_log_probs",
@@ -384,9 +383,9 @@ RULES: list[Rule] = [
     ),
     CORRECTION,
     *shaping.RULES,
-    Switch("algorithm.use_pf_ppo", P, since="0.4"),
-    Key("algorithm.pf_ppo.reweight_method", f"{P}.reweight", "pow", since="0.4"),
-    Key("algorithm.pf_ppo.weight_pow", f"{P}.power", 2.0, since="0.4"),
+    Switch("algorithm.use_pf_ppo", P),
+    Key("algorithm.pf_ppo.reweight_method", f"{P}.reweight", "pow"),
+    Key("algorithm.pf_ppo.weight_pow", f"{P}.power", 2.0),
     *shaping_dropped("verl", "your own reward manager"),
     Dropped("algorithm.loss_weights.**", "verl weighs losses only by their coefficients"),
     *[

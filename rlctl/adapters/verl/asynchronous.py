@@ -51,7 +51,7 @@ DEFAULTS = {TRIGGER: 4, REQUIRED: 1, STALENESS: 0.1, PARTIAL: True}
 OWN_POOLS = ("trainer.nnodes", "trainer.n_gpus_per_node", NODES, DEVICES)
 """Nodes and devices of the trainer's pool and of rollout's."""
 PROMPTS, PACE, PLACES = (
-    tuple(DialectKey(name, ABSENT, since, takes=bool if name == PARTIAL else float) for name in names)
+    tuple(DialectKey(name, ABSENT, takes=bool if name == PARTIAL else float) for name in names)
     for names, since in (((REQUIRED, TRIGGER), "0.7"), ((STALENESS, PARTIAL), "0.7"), ((NODES, DEVICES), "0.5"))
 )
 """Keys of these trainers, which the others do not have."""

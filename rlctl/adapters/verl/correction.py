@@ -199,7 +199,7 @@ KEYS = (
     DialectKey(f"{C}.rollout_rs_threshold_lower", None, "0.7", "0.7"),
     DialectKey(f"{C}.rollout_token_veto_threshold", None, "0.7", "0.7"),
     DialectKey(f"{C}.use_policy_gradient", None, "0.7", "0.7", takes=bool),
-    DialectKey(f"{C}.loss_type", "ppo_clip", "0.7", takes=("ppo_clip", "reinforce")),
+    DialectKey(f"{C}.loss_type", "ppo_clip", takes=("ppo_clip", "reinforce")),
     DialectKey(f"{C}.rollout_is_batch_normalize", False, "0.7"),
     *(
         DialectKey(f"{root}.rollout_is{end}", default if root == "algorithm" else ABSENT, "0.6", "0.6")

@@ -185,7 +185,7 @@ def _rows_used(kind: str, files: str, key: str) -> CustomRule:
 
     return CustomRule(
         f"rows of {kind}",
-        (DialectKey(key, -1, "0.7"),),
+        (DialectKey(key, -1),),
         (),
         read,
         write,
@@ -336,8 +336,7 @@ PER_SOURCE = {
 
 def column_keys(columns: dict[str, tuple[str, Any]]) -> tuple[DialectKey, ...]:
     """The keys that name columns."""
-    since = {"data.reward_fn_key": "0.4", "data.video_key": "0.4", "data.audio_key": "0.8"}
-    return tuple(DialectKey(key, default, since.get(key, "")) for key, default in columns.values())
+    return tuple(DialectKey(key, default) for key, default in columns.values())
 
 
 def source_rules(train: str, evaluation: str, columns: dict[str, tuple[str, Any]], fixed: dict[str, Any]) -> list[Rule]:
@@ -351,11 +350,11 @@ def source_rules(train: str, evaluation: str, columns: dict[str, tuple[str, Any]
 
 
 CUSTOM: list[Rule] = [
-    Switch("data.custom_cls.path", "data.custom", None, "0.4", write_on=ABSENT, write_off=ABSENT),
+    Switch("data.custom_cls.path", "data.custom", None, write_on=ABSENT, write_off=ABSENT),
     When(
         (
-            Key("data.custom_cls.path", "data.custom.path", None, since="0.4"),
-            Key("data.custom_cls.name", "data.custom.class_name", None, Partly({None: ""}), since="0.4"),
+            Key("data.custom_cls.path", "data.custom.path", None),
+            Key("data.custom_cls.name", "data.custom.class_name", None, Partly({None: ""})),
         ),
         lambda view: bool(view.get("data.custom_cls.path")),
         lambda view: view.get("data.custom") is not None,
@@ -412,19 +411,19 @@ RULES: list[Rule] = [
     ),
     Key("data.truncation", "data.truncation", "error"),
     Key("data.shuffle", "data.curriculum.order", True, ORDER),
-    Key("data.seed", "data.seed", None, since="0.7"),
-    Key("data.validation_shuffle", "data.shuffle_evaluation", False, since="0.5"),
-    Key("data.dataloader_num_workers", "data.loader_workers", 8, since="0.5"),
-    Key("data.filter_overlong_prompts_workers", "data.filter_workers", 1, since="0.4"),
-    Key("data.use_shm", "data.stage_in_shared_memory", False, since="0.4"),
-    Key("data.trust_remote_code", "data.trust_remote_code", False, since="0.4"),
+    Key("data.seed", "data.seed", None),
+    Key("data.validation_shuffle", "data.shuffle_evaluation", False),
+    Key("data.dataloader_num_workers", "data.loader_workers", 8),
+    Key("data.filter_overlong_prompts_workers", "data.filter_workers", 1),
+    Key("data.use_shm", "data.stage_in_shared_memory", False),
+    Key("data.trust_remote_code", "data.trust_remote_code", False),
     *CUSTOM,
-    Tree("data.apply_chat_template_kwargs", "model.chat_template_args", since="0.6"),
+    Tree("data.apply_chat_template_kwargs", "model.chat_template_args"),
     Key(
         "data.tokenizer",
         "model.tokenizer",
         None,
-        also=(DialectKey("actor_rollout_ref.model.tokenizer_path", None, "0.6"),),
+        also=(DialectKey("actor_rollout_ref.model.tokenizer_path", None),),
     ),
     Dropped("data.mixing", "verl concatenates its files"),
     *(

@@ -156,10 +156,10 @@ RULES: list[Rule] = [
     CustomRule(
         "distillation",
         (
-            DialectKey(f"{D}.enabled", False, "0.8"),
-            DialectKey(ALONE, None, "0.8"),
+            DialectKey(f"{D}.enabled", False),
+            DialectKey(ALONE, None),
             DialectKey(OLD, ABSENT, "0.8"),
-            *(DialectKey(key, default, "0.8") for key, default in (*TYPED.values(), *ARGS.values())),
+            *(DialectKey(key, default) for key, default in (*TYPED.values(), *ARGS.values())),
             DialectKey(f"{D}.**", ABSENT, "0.8"),
         ),
         (TO, *(f"{TO}.{name}" for name in ("teacher", "loss", "coefficient", "top_k", "args"))),

@@ -100,7 +100,7 @@ def in_groups(view: Writing) -> str:
     return "grpo" if view.config.batch.responses_per_prompt > 1 else "reinforce_plus_plus"
 
 
-UNSCALED = (DialectKey("algorithm.norm_adv_by_std_in_grpo", False, "0.4"),)
+UNSCALED = (DialectKey("algorithm.norm_adv_by_std_in_grpo", False),)
 STEPS = "it compares whole responses, not the steps of an episode"
 DISTILS = "it learns from rewards; a teacher is named under 'distillation', since 0.8"
 ESTIMATORS: Mapping[str, Nearest] = {

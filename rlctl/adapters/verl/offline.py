@@ -28,7 +28,6 @@ from rlctl.adapters.engine.rules import (
     Rule,
     Same,
     Tree,
-    VersionedDefault,
     Writing,
     carried,
     dead,
@@ -137,13 +136,13 @@ GENERATION: list[Rule] = [
     Key(
         "rollout.load_format",
         "rollout.memory.load_format",
-        VersionedDefault({"0.3": "dummy_dtensor", "0.6": "auto"}),
+        "auto",
         LOAD,
     ),
     Key("trainer.nnodes", "placement.nodes", 1),
     Key("trainer.n_gpus_per_node", "placement.devices_per_node", 8, always=True),
     DEVICE,
-    Tree("ray_kwargs.ray_init", "runtime.ray.init_args", since="0.6"),
+    Tree("ray_kwargs.ray_init", "runtime.ray.init_args"),
     Dropped("rewards", "verl's generation does not score", []),
     *rest("verl's generation only generates"),
 ]

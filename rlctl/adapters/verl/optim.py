@@ -18,7 +18,6 @@ from rlctl.adapters.engine.rules import (
     Reading,
     Rule,
     Tree,
-    VersionedDefault,
     When,
     Writing,
 )
@@ -102,7 +101,7 @@ def optimizer(prefix: str, role: Role, *, rate: Any, betas: Any, since: str, cli
     return [
         Key(f"{o}lr", f"{c}lr", rate, always=True),
         Key(f"{o}weight_decay", f"{c}weight_decay", 0.01),
-        Key(f"{o}betas", f"{c}betas", betas, Listed(), since=since),
+        Key(f"{o}betas", f"{c}betas", betas, Listed()),
         gradient_clip(f"{o}clip_grad", role, since, clip),
         under(
             "torchtitan",
@@ -121,7 +120,7 @@ def optimizer(prefix: str, role: Role, *, rate: Any, betas: Any, since: str, cli
         under(
             "fsdp2",
             role,
-            Key(f"{o}optimizer_impl", f"{c}module", "torch.optim", Partly({"torch.optim": None}), since="0.7"),
+            Key(f"{o}optimizer_impl", f"{c}module", "torch.optim", Partly({"torch.optim": None})),
         ),
         under("megatron", role, Key(f"{o}weight_decay_incr_style", f"{c}weight_decay_style", "constant")),
         *[
@@ -201,8 +200,8 @@ def fsdp_shape(prefix: str, to: str) -> OneOf:
     old, new = f"{prefix}.warmup_style", f"{prefix}.lr_scheduler_type"
     return OneOf(
         (
-            DialectKey(new, "constant", "0.6"),
-            DialectKey(old, VersionedDefault({"0.3": "constant", "0.6": None})),
+            DialectKey(new, "constant"),
+            DialectKey(old, None),
         ),
         to,
         reads=lambda view: new if view.get(old) is None else old,
@@ -306,7 +305,7 @@ def schedule(prefix: str, role: Role, *, ratio: Any = 0.0, megatron_shape: Any =
             role,
             fsdp_shape(prefix, f"{c}type"),
             lowest(f"{o}min_lr_ratio", c),
-            Key(f"{o}num_cycles", f"{c}num_cycles", 0.5, since="0.4"),
+            Key(f"{o}num_cycles", f"{c}num_cycles", 0.5),
         ),
         under(
             "megatron",

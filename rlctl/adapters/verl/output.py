@@ -22,7 +22,6 @@ from rlctl.adapters.engine.rules import (
     Rule,
     Same,
     Tree,
-    VersionedDefault,
     Writing,
     further_type,
     own_name,
@@ -172,7 +171,7 @@ def checkpoint(root: str, *, until_old: str = "0.4") -> list[Rule]:
             also=(
                 DialectKey(
                     f"{root}.contents",
-                    VersionedDefault({"0.3": ["model", "hf_model", "optimizer", "extra"], "0.4": CONTENTS}),
+                    CONTENTS,
                     until=until_old,
                 ),
             ),
@@ -266,15 +265,13 @@ RAY: list[Rule] = [
         "ray_kwargs.timeline_json_file",
         "profiling.ray_timeline",
         None,
-        since="0.6",
-        also=(DialectKey("ray_init.timeline_json_file", None, "0.4", "0.5"),),
+        also=(DialectKey("ray_init.timeline_json_file", None),),
     ),
     Key(
         "ray_kwargs.ray_init.num_cpus",
         "runtime.ray.num_cpus",
         None,
-        since="0.6",
-        also=(DialectKey("ray_init.num_cpus", None, "0.4", "0.5"),),
+        also=(DialectKey("ray_init.num_cpus", None),),
     ),
 ]
 MODES = Names({False: "full", True: "evaluate_only"}, "verl runs the full loop, or only evaluates")
@@ -285,40 +282,38 @@ RULES: list[Rule] = [
     Key("trainer.max_critic_ckpt_to_keep", "checkpoint.keep_last_critic", None),
     Key("trainer.del_local_ckpt_after_load", "checkpoint.delete_after_load", False),
     Key("trainer.remove_previous_ckpt_in_save", "checkpoint.delete_previous", ABSENT, until="0.3"),
-    Key("trainer.val_only", "run.mode", False, MODES, since="0.5"),
+    Key("trainer.val_only", "run.mode", False, MODES),
     *GENERAL,
-    Key("skip.rollout.enable", "run.skip.rollout", False, Names({False: "off", True: "dump"}), since="0.8"),
-    Key("skip.rollout.dump_dir", "run.skip.folder", ABSENT, since="0.8"),
-    Key("global_profiler.tool", "profiling.tool", None, since="0.6"),
+    Key("skip.rollout.enable", "run.skip.rollout", False, Names({False: "off", True: "dump"})),
+    Key("skip.rollout.dump_dir", "run.skip.folder", ABSENT),
+    Key("global_profiler.tool", "profiling.tool", None),
     Key(
         "global_profiler.steps",
         "profiling.steps",
         None,
         Listed(),
-        since="0.6",
         also=(DialectKey("trainer.profile_steps", None, "0.5", "0.5"),),
     ),
-    Key("global_profiler.profile_continuous_steps", "profiling.continuous", False, since="0.6"),
-    Key("global_profiler.save_path", "profiling.folder", ABSENT, since="0.6"),
+    Key("global_profiler.profile_continuous_steps", "profiling.continuous", False),
+    Key("global_profiler.save_path", "profiling.folder", ABSENT),
     *[
         Key(
             f"actor_rollout_ref.{role}.profiler.{name}",
             f"profiling.roles.{canonical}.{field}",
             ABSENT,
             Listed(empty=[]) if name == "ranks" else SAME,
-            since="0.6",
         )
         for role, canonical in (("actor", "policy"), ("ref", "reference"), ("rollout", "rollout"))
         for name, field in (("enable", "enabled"), ("all_ranks", "all_ranks"), ("ranks", "ranks"))
     ],
     *[
-        Tree(f"actor_rollout_ref.{role}.profiler.tool_config", f"profiling.roles.{canonical}.args", since="0.6")
+        Tree(f"actor_rollout_ref.{role}.profiler.tool_config", f"profiling.roles.{canonical}.args")
         for role, canonical in (("actor", "policy"), ("ref", "reference"), ("rollout", "rollout"))
     ],
-    Tree("global_profiler.global_tool_config.nsys.controller_nsight_options", "profiling.controller_args", since="0.6"),
-    Tree("global_profiler.global_tool_config.nsys.worker_nsight_options", "profiling.worker_args", since="0.6"),
-    Tree("trainer.controller_nsight_options", "profiling.controller_args", until="0.5"),
-    Tree("trainer.worker_nsight_options", "profiling.worker_args", until="0.5"),
+    Tree("global_profiler.global_tool_config.nsys.controller_nsight_options", "profiling.controller_args"),
+    Tree("global_profiler.global_tool_config.nsys.worker_nsight_options", "profiling.worker_args"),
+    Tree("trainer.controller_nsight_options", "profiling.controller_args"),
+    Tree("trainer.worker_nsight_options", "profiling.worker_args"),
     Dropped("profiling.roles", "verl sets profiling in each role's block", {}),
     Dropped("profiling.roles{}.discrete", "a key of the tool"),
     Dropped("profiling.peak_tflops", "verl uses its own table of devices"),
@@ -328,6 +323,6 @@ RULES: list[Rule] = [
     Dropped("profiling.roles{}.ranks", "verl has no such roles"),
     *RAY,
     Key("ray_kwargs.ray_init.address", "runtime.ray.address", ABSENT, since="0.6", quiet=True),
-    Tree("ray_kwargs.ray_init", "runtime.ray.init_args", since="0.6", but=("num_cpus", "address")),
-    Key("trainer.ray_wait_register_center_timeout", "runtime.ray.startup_timeout", 300, since="0.4"),
+    Tree("ray_kwargs.ray_init", "runtime.ray.init_args", but=("num_cpus", "address")),
+    Key("trainer.ray_wait_register_center_timeout", "runtime.ray.startup_timeout", 300),
 ]

@@ -90,7 +90,7 @@ def sequence_parallel(role: Role) -> OneOf:
     return OneOf(
         (
             DialectKey(role.ulysses[0], role_default(role)),
-            *(DialectKey(key, ABSENT, "0.6") for key in role.ulysses[1:]),
+            *(DialectKey(key, ABSENT) for key in role.ulysses[1:]),
         ),
         f"{role.to}.ulysses_sequence_parallel_size",
         reads=deciding,

@@ -20,7 +20,6 @@ from rlctl.adapters.engine.rules import (
     Reading,
     Rule,
     Tree,
-    VersionedDefault,
     Writing,
 )
 from rlctl.adapters.engine.values import Off, Partly, interval
@@ -68,7 +67,7 @@ def common(each_epoch: str = "") -> list[Rule]:
         Key("data.max_length", "data.max_sequence_tokens", 1024, always=True),
         Key("data.truncation", "data.sequence_truncation", "error"),
         Key("data.use_shm", "data.stage_in_shared_memory", False),
-        Tree("data.apply_chat_template_kwargs", "model.chat_template_args", since="0.6"),
+        Tree("data.apply_chat_template_kwargs", "model.chat_template_args"),
         *CUSTOM,
         *total_rules(4),
         *trainer("gsm8k-sft", "test", last=AT_END, each_epoch=each_epoch),
@@ -78,7 +77,7 @@ def common(each_epoch: str = "") -> list[Rule]:
             "schedule.evaluate_at_start", "verl's SFT trainer evaluates every test_freq steps and at the end", False
         ),
         Key("trainer.seed", "run.seed", 1),
-        Key("trainer.max_ckpt_to_keep", "checkpoint.keep_last", None, since="0.5"),
+        Key("trainer.max_ckpt_to_keep", "checkpoint.keep_last", None),
         Key("trainer.nnodes", "placement.nodes", 1),
         DEVICE,
         Dropped("placement.layout", "verl's SFT trainer has one role"),
@@ -119,7 +118,7 @@ ENGINE: list[Rule] = [
     *model("model", "model", SFT),
     Key("model.tokenizer_path", "model.tokenizer", None),
     Tree("model.mtp", "model.multi_token_prediction", default=None, switch="enable"),
-    *memory("model", "train", padding=VersionedDefault({"0.6": False, "0.7": True})),
+    *memory("model", "train", padding=True),
     strategy("engine", "train.engine", also=SFT.groups),
     *engines("engine", SFT, [*fsdp("engine", "train.engine"), sequence_parallel(SFT)], megatron_block="engine")[:2],
     under("fsdp2", SFT, *precision("engine", "train")),
@@ -204,7 +203,7 @@ OLD: list[Rule] = [
     *memory("model", "train", padding=ABSENT),
     Key("use_remove_padding", "train.packing", False),
     Key("ulysses_sequence_parallel_size", "train.engine.ulysses_sequence_parallel_size", 1),
-    strategy("model", "train.engine", default=VersionedDefault({"0.3": "fsdp", "0.5": "fsdp2"})),
+    strategy("model", "train.engine", default="fsdp2"),
     Key(
         "model.fsdp_config.model_dtype",
         "train.precision.parameters",

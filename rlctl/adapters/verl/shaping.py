@@ -16,7 +16,6 @@ from rlctl.adapters.engine.rules import (
     Reading,
     Rule,
     Version,
-    VersionedDefault,
     Writing,
 )
 from rlctl.adapters.engine.values import FILTERED
@@ -166,7 +165,7 @@ RULES: list[Rule] = [
         "filters",
         (
             DialectKey("algorithm.filter_groups.enable", False),
-            DialectKey("algorithm.filter_groups.metric", VersionedDefault({"0.3": None, "0.9": REWARD})),
+            DialectKey("algorithm.filter_groups.metric", REWARD),
             DialectKey("algorithm.filter_groups.max_num_gen_batches", 0),
         ),
         (

@@ -69,15 +69,15 @@ def lora(prefix: str, to: str, role: Role) -> list[Rule]:
         _rank(f"{m}lora_rank", f"{m}lora_adapter_path", to, since="0.4"),
         Key(f"{m}lora_alpha", f"{c}alpha", 16, since="0.4"),
         Key(f"{m}target_modules", f"{c}target_modules", "all-linear", Listed(single=True, commas=True), since="0.4"),
-        Key(f"{m}exclude_modules", f"{c}exclude_modules", None, Listed(), since="0.5"),
-        Key(f"{m}lora_adapter_path", f"{c}adapter_path", None, since="0.7"),
+        Key(f"{m}exclude_modules", f"{c}exclude_modules", None, Listed()),
+        Key(f"{m}lora_adapter_path", f"{c}adapter_path", None),
     )
     block = (
         _rank(f"{m}lora.rank", f"{m}lora.adapter_path", to, since="0.7"),
-        Key(f"{m}lora.alpha", f"{c}alpha", 32, since="0.7"),
-        Key(f"{m}lora.target_modules", f"{c}target_modules", list(MEGATRON_LINEAR), MegatronTargets(), since="0.7"),
-        Key(f"{m}lora.exclude_modules", f"{c}exclude_modules", [], Listed(empty=[]), since="0.7"),
-        Key(f"{m}lora.adapter_path", f"{c}adapter_path", None, since="0.7"),
+        Key(f"{m}lora.alpha", f"{c}alpha", 32),
+        Key(f"{m}lora.target_modules", f"{c}target_modules", list(MEGATRON_LINEAR), MegatronTargets()),
+        Key(f"{m}lora.exclude_modules", f"{c}exclude_modules", [], Listed(empty=[])),
+        Key(f"{m}lora.adapter_path", f"{c}adapter_path", None),
     )
 
     def reads_block(view: Reading) -> bool:
@@ -90,9 +90,9 @@ def lora(prefix: str, to: str, role: Role) -> list[Rule]:
     return [
         When(flat, negated(reads_block), negated(writes_block), "Megatron reads the block model.lora"),
         When(block, reads_block, writes_block, "only Megatron reads this block"),
-        Key(f"{m}lora.dropout", f"{c}dropout", 0.0, since="0.8"),
-        Key(f"{m}lora.merge", f"{c}merge_for_rollout", False, since="0.8"),
-        Key(f"{m}lora.dtype", f"{c}dtype", None, Partly({None: "auto"}), since="0.8"),
+        Key(f"{m}lora.dropout", f"{c}dropout", 0.0),
+        Key(f"{m}lora.merge", f"{c}merge_for_rollout", False),
+        Key(f"{m}lora.dtype", f"{c}dtype", None, Partly({None: "auto"})),
         Dropped(f"{c}name", "verl has no adapter names"),
         Dropped(f"{c}base_model", "verl has no key for the base model's name"),
     ]
@@ -163,8 +163,8 @@ def model(prefix: str, to: str, role: Role, *, path: str = "path", since: str = 
             f"{m}external_lib", f"{c}import_modules", None, Listed(single=True), also=(DialectKey(f"{m}external_libs"),)
         ),
         Key(f"{m}override_config.attn_implementation", f"{c}attention", None, ATTENTION),
-        Key(f"{m}custom_chat_template", f"{c}chat_template", None, since="0.5"),
-        Key(f"{m}use_shm", f"{c}stage_in_shared_memory", False, since=since),
+        Key(f"{m}custom_chat_template", f"{c}chat_template", None),
+        Key(f"{m}use_shm", f"{c}stage_in_shared_memory", False),
         _overrides(f"{m}override_config", f"{c}overrides"),
         *lora(prefix, f"{to}.lora", role),
     ]
@@ -225,16 +225,15 @@ def memory(prefix: str, to: str, *, padding: Any) -> list[Rule]:
     m, c = f"{prefix}.", f"{to}."
     return [
         Key(f"{m}enable_gradient_checkpointing", f"{c}memory.recompute_activations", True),
-        Key(f"{m}enable_activation_offload", f"{c}memory.offload_activations", False, since="0.4"),
+        Key(f"{m}enable_activation_offload", f"{c}memory.offload_activations", False),
         Key(f"{m}use_remove_padding", f"{c}packing", padding),
         Key(f"{m}use_liger", f"{c}fused_kernels.liger", False, since="0.4"),
-        Key(f"{m}use_fused_kernels", f"{c}fused_kernels.enabled", False, since="0.4"),
+        Key(f"{m}use_fused_kernels", f"{c}fused_kernels.enabled", False),
         Key(
             f"{m}fused_kernel_options.impl_backend",
             f"{c}fused_kernels.backend",
             "torch",
             NullReads("torch"),
-            since="0.5",
         ),
         Dropped(f"{c}memory.recompute_reentrant", "verl recomputes non-reentrantly"),
         Dropped(f"{c}memory.empty_cache", "verl decides itself when to empty the cache"),
@@ -279,49 +278,43 @@ def _has_vision_switch(view: Writing) -> bool:
 GROUP = ("model_engine",)
 POLICY: list[Rule] = [
     *model(M, "model", ACTOR),
-    *memory(M, "train", padding=VersionedDefault({"0.3": False, "0.7": True})),
+    *memory(M, "train", padding=True),
     Key(f"{M}.rope_theta", "model.rope.theta"),
     Tree(f"{M}.rope_scaling", "model.rope.scaling", default=None),
-    Tree(f"{M}.mtp", "model.multi_token_prediction", since="0.7", default=None, switch="enable"),
+    Tree(f"{M}.mtp", "model.multi_token_prediction", default=None, switch="enable"),
     Dropped("model.modality", "verl decides by the model"),
     Key(f"{A}.freeze_vision_tower", "model.freeze", False, VisionTower(), "0.6", "0.7", write_when=_has_vision_switch),
     Dropped("model.freeze", "verl trains every parameter: since 0.8 it never reads freeze_vision_tower"),
     strategy(A, "train.engine", also=ACTOR.groups),
     *engines(A, ACTOR, [*fsdp(f"{A}.fsdp_config", "train.engine"), sequence_parallel(ACTOR)]),
     under("fsdp2", ACTOR, *precision(f"{A}.fsdp_config", "train")),
-    under(
-        "megatron", ACTOR, Key(f"{A}.megatron.dtype", "train.precision.compute", "bfloat16", DTYPES_LONG, since="0.7")
-    ),
+    under("megatron", ACTOR, Key(f"{A}.megatron.dtype", "train.precision.compute", "bfloat16", DTYPES_LONG)),
     Dropped("train.engine.expert_parallel_size", "verl's FSDP splits no experts"),
     frozen_router(M, f"{A}.megatron", ACTOR),
     Dropped("train.engine.args", "another engine's settings"),
     *optimizer(f"{A}.optim", ACTOR, rate=1e-6, betas=[0.9, 0.999], since="0.6", clip=f"{A}.grad_clip"),
-    *schedule(
-        f"{A}.optim", ACTOR, megatron_shape=VersionedDefault({"0.3": "constant", "0.4": "linear", "0.5": "constant"})
-    ),
+    *schedule(f"{A}.optim", ACTOR, megatron_shape="constant"),
     Key(
         f"{A}.use_torch_compile",
         "train.compile",
         True,
-        also=(DialectKey(f"{A}.fsdp_config.use_torch_compile", ABSENT, "0.6"),),
+        also=(DialectKey(f"{A}.fsdp_config.use_torch_compile", ABSENT),),
     ),
-    Key(f"{A}.fsdp_config.seed", "train.seed", ABSENT, since="0.7"),
-    Key(f"{A}.fsdp_config.full_determinism", "run.deterministic", False, since="0.7"),
+    Key(f"{A}.fsdp_config.seed", "train.seed", ABSENT),
+    Key(f"{A}.fsdp_config.full_determinism", "run.deterministic", False),
     Key(
         f"{A}.entropy_from_logits_with_chunking",
         "train.memory.entropy_chunked",
         False,
-        since="0.5",
-        also=(DialectKey(f"{A}.fsdp_config.entropy_from_logits_with_chunking", ABSENT, "0.6"),),
+        also=(DialectKey(f"{A}.fsdp_config.entropy_from_logits_with_chunking", ABSENT),),
     ),
     Key(
         f"{A}.entropy_checkpointing",
         "train.memory.entropy_recompute",
         False,
-        since="0.5",
-        also=(DialectKey(f"{A}.fsdp_config.entropy_checkpointing", ABSENT, "0.6"),),
+        also=(DialectKey(f"{A}.fsdp_config.entropy_checkpointing", ABSENT),),
     ),
-    Key(f"{A}.use_prefix_grouper", "train.fused_kernels.prefix_grouping", since="0.8"),
+    Key(f"{A}.use_prefix_grouper", "train.fused_kernels.prefix_grouping"),
 ]
 
 REFERENCE: list[Rule] = [
@@ -342,8 +335,7 @@ REFERENCE: list[Rule] = [
         f"{REF}.use_torch_compile",
         "reference.compile",
         ABSENT,
-        since="0.4",
-        also=(DialectKey(f"{REF}.fsdp_config.use_torch_compile", ABSENT, "0.6"),),
+        also=(DialectKey(f"{REF}.fsdp_config.use_torch_compile", ABSENT),),
     ),
     Section("reference.model", (Key(f"{REF}.model.path", "reference.model.path"),)),
 ]
@@ -404,8 +396,7 @@ CRITIC_FSDP: list[Rule] = [
         f"{C}.fsdp.offload_policy",
         f"{C}.engine.cpu_offload_policy",
         False,
-        since="0.8",
-        also=(DialectKey(f"{NESTED_OLD}.offload_policy", False, until="0.7"),),
+        also=(DialectKey(f"{NESTED_OLD}.offload_policy", False),),
     ),
     *CRITIC_SHARDING,
     offloads(f"{C}.fsdp", f"{C}.engine", since="0.8"),
@@ -455,7 +446,7 @@ def _write_values_pass(view: Writing) -> Iterator[Out]:
 CRITIC: list[Rule] = [
     CustomRule(
         "critic",
-        (DialectKey(f"{C}.enable", None, "0.6", takes=bool),),
+        (DialectKey(f"{C}.enable", None, takes=bool),),
         (C,),
         _read_critic,
         _write_critic,
@@ -471,14 +462,13 @@ CRITIC: list[Rule] = [
     ),
     Key(f"{C}.ppo_epochs", f"{C}.ppo_epochs", ABSENT),
     Key(f"{C}.shuffle", f"{C}.shuffle", DefaultFrom(f"{A}.shuffle")),
-    Key(f"{C}.data_loader_seed", f"{C}.shuffle_seed", ABSENT, since="0.7"),
+    Key(f"{C}.data_loader_seed", f"{C}.shuffle_seed", ABSENT),
     Key(f"{C}.cliprange_value", f"{C}.value_loss.clip", 0.5, Unclipped()),
     Key(
         f"{C}.loss_agg_mode",
         f"{C}.value_loss.aggregation",
         DefaultFrom(f"{A}.loss_agg_mode"),
         AGGREGATIONS,
-        since="0.4",
     ),
     Dropped(f"{C}.value_loss.coefficient", "verl's critic has its own optimizer, so its loss has no weight"),
     micro(
@@ -510,7 +500,7 @@ CRITIC: list[Rule] = [
     ),
     *model(f"{C}.model", f"{C}.model", CRITIC_ROLE)[1:],
     Key(f"{C}.model.tokenizer_path", f"{C}.model.tokenizer", ABSENT),
-    *memory(f"{C}.model", C, padding=VersionedDefault({"0.3": False, "0.8": True})),
+    *memory(f"{C}.model", C, padding=True),
     strategy(
         C,
         f"{C}.engine",
@@ -523,17 +513,17 @@ CRITIC: list[Rule] = [
     under(
         "fsdp2",
         CRITIC_ROLE,
-        Key(f"{C}.fsdp.model_dtype", f"{C}.precision.parameters", "fp32", DTYPES, since="0.8"),
-        Key(f"{C}.fsdp.dtype", f"{C}.precision.compute", "bfloat16", DTYPES_LONG, since="0.8"),
+        Key(f"{C}.fsdp.model_dtype", f"{C}.precision.parameters", "fp32", DTYPES),
+        Key(f"{C}.fsdp.dtype", f"{C}.precision.compute", "bfloat16", DTYPES_LONG),
     ),
     *optimizer(f"{C}.optim", CRITIC_ROLE, rate=1e-5, betas=[0.9, 0.999], since="0.6", clip=f"{C}.grad_clip"),
     *schedule(
         f"{C}.optim",
         CRITIC_ROLE,
-        megatron_shape=VersionedDefault({"0.3": "constant", "0.4": "linear", "0.6": "constant"}),
+        megatron_shape="constant",
     ),
-    Key(f"{C}.fsdp.use_torch_compile", f"{C}.compile", True, since="0.8"),
-    Key(f"{C}.fsdp.seed", f"{C}.seed", ABSENT, since="0.8"),
+    Key(f"{C}.fsdp.use_torch_compile", f"{C}.compile", True),
+    Key(f"{C}.fsdp.seed", f"{C}.seed", ABSENT),
     *[
         Dropped(f"{C}.{name}", NO_KEY)
         for name in [

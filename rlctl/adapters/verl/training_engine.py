@@ -22,7 +22,6 @@ from rlctl.adapters.engine.rules import (
     Reading,
     Rule,
     Tree,
-    VersionedDefault,
     When,
     Writing,
     further_type,
@@ -109,7 +108,7 @@ def fsdp(prefix: str, to: str, *, since: str = "") -> list[Rule]:
     return [
         size,
         offloads(prefix, to),
-        Key(f"{f}offload_policy", f"{to}.cpu_offload_policy", False, since="0.4"),
+        Key(f"{f}offload_policy", f"{to}.cpu_offload_policy", False),
         *others,
         Key(f"{f}wrap_policy.transformer_layer_cls_to_wrap", f"{to}.wrap_layers", ABSENT, Listed()),
         When(
@@ -126,13 +125,12 @@ def precision(prefix: str, to: str) -> list[Rule]:
     """Number types of an FSDP block."""
     f, c = f"{prefix}.", f"{to}.precision."
     return [
-        Key(f"{f}model_dtype", f"{c}parameters", "fp32", DTYPES, since="0.6"),
+        Key(f"{f}model_dtype", f"{c}parameters", "fp32", DTYPES),
         Key(
             f"{f}dtype",
             f"{c}compute",
             "bfloat16",
             DTYPES_LONG,
-            since="0.7",
             also=(DialectKey(f"{f}mixed_precision.param_dtype"),),
         ),
         Key(f"{f}mixed_precision.reduce_dtype", f"{c}reduce", "fp32", DTYPES),
@@ -177,8 +175,8 @@ def megatron(prefix: str, to: str, like: str = "") -> list[Rule]:
         bridge(
             prefix,
             to,
-            default("use_mbridge", VersionedDefault({"0.3": False, "0.8": True})),
-            default("vanilla_mbridge", VersionedDefault({"0.3": True, "0.9": False})),
+            default("use_mbridge", True),
+            default("vanilla_mbridge", False),
         ),
     ]
 

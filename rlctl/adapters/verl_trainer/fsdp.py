@@ -44,9 +44,8 @@ def sharding(
             f"{to}.{field}",
             default,
             convert,
-            since=since if isinstance(since, str) else since.get(key, ""),
             also=(
-                *((DialectKey(f"{older}.{key}", default, until=until),) if older else ()),
+                *((DialectKey(f"{older}.{key}", default),) if older else ()),
                 *((DialectKey(f"{block}.{names[key]}"),) if key in names else ()),
             ),
         )
@@ -73,7 +72,5 @@ def offloads(
     until: str = "",
 ) -> Switches:
     """The two switches of a block, which some releases have; ``like`` is the block whose switches they follow."""
-    keys = (
-        DialectKey(f"{prefix}.{name}", DefaultFrom(f"{like}.{name}") if like else False, since, until) for name in names
-    )
+    keys = (DialectKey(f"{prefix}.{name}", DefaultFrom(f"{like}.{name}") if like else False) for name in names)
     return Switches(tuple(keys), f"{to}.offload", OFFLOAD, formula="param_offload + optimizer_offload")
