@@ -854,10 +854,18 @@ def read_document(
     composed: bool = False,
 ) -> Read:
     """Read a document by a table; the config is None where a finding is an error."""
-    resolved = resolve(document, environment=environment, base=table.defaults_tree(version))
+    resolved = resolved_over(table, version, document, environment)
     _read_numbers(resolved, table, version)
     reader = Reader(dialect, table, version, document, resolved, options or {}, composed, restored or {}, environment)
     return reader.run()
+
+
+def resolved_over(
+    table: Table, version: Version, document: Document, environment: Mapping[str, str] | None
+) -> Resolved:
+    """A document with its expressions resolved, which may name keys that nobody wrote."""
+    refers = any("${" in text for text in _texts(document.values))
+    return resolve(document, environment=environment, base=table.defaults_tree(version) if refers else None)
 
 
 def _read_numbers(resolved: Resolved, table: Table, version: Version) -> None:

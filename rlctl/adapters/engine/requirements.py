@@ -9,13 +9,13 @@ from importlib import import_module
 from typing import Any
 
 from rlctl.adapters.engine.dialect import Dialect
-from rlctl.adapters.engine.reading import TextView
+from rlctl.adapters.engine.reading import TextView, resolved_over
 from rlctl.adapters.engine.rules import ABSENT, Absent, version_of
 from rlctl.adapters.engine.table import Table
 from rlctl.common.messages.reasons import said, translated
 from rlctl.common.records import record
 from rlctl.common.report import Level
-from rlctl.documents import Document, dotted, resolve
+from rlctl.documents import Document, dotted
 
 _NAMED = re.compile(r"\{([\w.]+)\}")
 
@@ -180,7 +180,7 @@ def refused(
     if requirements.kinds and taken.kind not in requirements.kinds:
         return []
     table, version = dialect.table_for(document, taken.kind), version_of(taken.version)
-    resolved = resolve(document, environment=environment, base=table.defaults_tree(version))
+    resolved = resolved_over(table, version, document, environment)
     values = Values(TextView(table, version, resolved.values, {}), requirements.defaults)
     return [*_null_sections(requirements, table, taken.version, document), *_broken(requirements, values)]
 

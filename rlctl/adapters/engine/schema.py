@@ -11,6 +11,7 @@ is not known. ``tests/upstream/make_schemas.py`` writes the files.
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
@@ -55,12 +56,16 @@ class Schema(Mapping[KeyPath, frozenset[str]]):
         """``lines`` are what stands behind each key in the file."""
         self._lines = lines or {}
         self._spans: dict[str, tuple[Span, ...]] = {}
+        self._releases: dict[str, frozenset[str]] = {}
+        self._sections: dict[KeyPath, frozenset[str]] = {}
 
     def __getitem__(self, path: KeyPath) -> frozenset[str]:
         text = ".".join(map(str, path))
         if text.count(".") >= len(path):  # a part that holds a dot is the user's own
             raise KeyError(path)
-        return frozenset().union(*(span.releases for span in self._of(text)))
+        if text not in self._releases:
+            self._releases[text] = frozenset().union(*(span.releases for span in self._of(text)))
+        return self._releases[text]
 
     def __iter__(self) -> Iterator[KeyPath]:
         return map(split, self._lines)
@@ -93,13 +98,21 @@ class Schema(Mapping[KeyPath, frozenset[str]]):
         return next((self[item] for item in self._patterns.get(path[0], ()) if matches(item, path)), None)
 
     @cached_property
-    def ancestors(self) -> dict[KeyPath, frozenset[str]]:
-        """Every key and every mapping that holds one, with the releases that have it."""
-        found: dict[KeyPath, frozenset[str]] = {}
-        for path, releases in self.items():
-            for length in range(1, len(path) + 1):
-                found[path[:length]] = found.get(path[:length], frozenset()) | releases
-        return found
+    def _sorted(self) -> list[str]:
+        return sorted(self._lines)
+
+    def _inside(self, key: str) -> list[str]:
+        """The keys in a mapping."""
+        first = bisect_left(self._sorted, f"{key}.")
+        return self._sorted[first : bisect_left(self._sorted, f"{key}/", first)]  # "/" comes right after "."
+
+    def releases_of_any(self, path: KeyPath) -> frozenset[str]:
+        """The releases that have a key, or a mapping with keys; none where no release has."""
+        if path not in self._sections:
+            key = ".".join(map(str, path))
+            own = self.releases(path) or frozenset()
+            self._sections[path] = own.union(*(self[split(name)] for name in self._inside(key)))
+        return self._sections[path]
 
     def default(self, path: KeyPath, version: Version, composition: Composition = Composition()) -> Any:
         """The default of a key; ABSENT where a composition lacks the key, or does not say."""
@@ -121,12 +134,14 @@ class Schema(Mapping[KeyPath, frozenset[str]]):
             release in span.releases and (composition is None or span.holds(release, composition)) for span in spans
         )
 
-    def in_composition(self, path: KeyPath, release: str, composition: Composition) -> bool:
-        """Whether a composition has a key, or a mapping with keys, in every patch release."""
+    def in_composition(
+        self, path: KeyPath, release: str, composition: Composition, *, everywhere: bool = False
+    ) -> bool:
+        """Whether a composition has a key, or a mapping with keys; with ``everywhere``, in every patch release."""
         key = ".".join(map(str, path))
-        below = (name for name in self._lines if name == key or name.startswith(f"{key}."))
+        below = (key, *self._inside(key)) if key in self._lines else self._inside(key)
         spans = (span for name in below for span in self._of(name))
-        return any(span.everywhere and span.holds(release, composition) for span in spans)
+        return any(span.holds(release, composition) and span.everywhere >= everywhere for span in spans)
 
 
 def _span(text: str) -> Span:

@@ -148,8 +148,10 @@ class Table:
     def has(self, key: DialectKey, path: KeyPath, version: Version) -> bool:
         """Whether a release has a key of a rule at a place; one that no release's config has is the rule's own to say."""
         place, release = generic(path), release_of(version)
-        releases = self.schema.releases(place) or self.schema.ancestors.get(place)
-        return key.applies(version) and (releases is None or release in releases or self.schema.is_free(place, release))
+        if not key.applies(version):
+            return False
+        releases = self.schema.releases_of_any(place)
+        return not releases or release in releases or self.schema.is_free(place, release)
 
     def composes(self, key: DialectKey, path: KeyPath, version: Version) -> bool:
         """Whether what is composed has a key of a rule at a place, so that the framework takes it in a file."""
@@ -197,7 +199,7 @@ class Table:
         if self.key_at(path) is not None or self.note_for(path, version) is not None:
             return True
         wanted = generic(path)
-        return wanted in self.schema.ancestors or any(known[: len(wanted)] == wanted for known in self.index)
+        return bool(self.schema.releases_of_any(wanted)) or any(known[: len(wanted)] == wanted for known in self.index)
 
     def is_section(self, path: KeyPath, version: Version, release: str) -> bool:
         """Whether a release has keys below a place."""

@@ -196,11 +196,11 @@ def _runner(file: File, values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def prefix_of(release: str, table: Table, path: KeyPath) -> str:
-    """What Hydra needs before a key: nothing where the composition has it, ``++`` where another one does, else ``+``."""
+    """What Hydra needs before a key: nothing if every patch release composes it, ``++`` if something else does, else ``+``."""
     place = generic(path)
-    if table.schema.in_composition(place, release, table.composition):
+    if table.schema.in_composition(place, release, table.composition, everywhere=True):
         return ""
-    return "++" if place in table.schema.ancestors or kept_by_default(path) else "+"
+    return "++" if table.schema.releases_of_any(place) or kept_by_default(path) else "+"
 
 
 def kept_by_default(path: KeyPath) -> bool:

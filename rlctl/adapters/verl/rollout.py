@@ -346,7 +346,7 @@ RULES: list[Rule] = [
         f"{R}.name",
         "rollout.engine",
         ENGINES,
-        ABSENT,
+        "vllm",
         unwritten=("auto",),
         missing="verl has no engine {name}",
         dialect="verl",
