@@ -179,6 +179,7 @@ BY_CODE: Mapping[str, Rank] = {
     "unknown-algorithm": Rank.OBJECTIVE,
     "fork": Rank.OBJECTIVE,
     "added-key": Rank.BREAKS,
+    "other-engines-key": Rank.BREAKS,
     "cut-responses-masked": Rank.OBJECTIVE,
     "endless-schedule": Rank.SCHEDULE,
     "rows-of-steps": Rank.SCHEDULE,

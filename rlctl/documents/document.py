@@ -58,6 +58,8 @@ class Document:
     """Where keys were written whose mark is the place of their value: in a script that may be a variable's."""
     appended: frozenset[KeyPath] = frozenset()
     """Those that they added with ``+``, which Hydra takes only for keys that a config does not have."""
+    overridden: frozenset[KeyPath] = frozenset()
+    """The keys that overrides set without a prefix, which Hydra takes only for keys that a config has; parts are strings."""
 
     def at(self, path: KeyPath) -> Location:
         """Return where ``path`` stands, or else its nearest ancestor that has a place."""

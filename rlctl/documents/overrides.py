@@ -221,7 +221,13 @@ def apply_overrides(document: Document, overrides: Sequence[Override]) -> Docume
         _apply(changed, override)
     added = {override.path for override in overrides if override.kind in ("add", "force")}
     appended = {override.path for override in overrides if override.kind == "add"}
-    return replace(changed, added=document.added | added, appended=document.appended | appended) if added else changed
+    overridden = {override.path for override in overrides if override.kind == "set"}
+    return replace(
+        changed,
+        added=document.added | added,
+        appended=document.appended | appended,
+        overridden=document.overridden | overridden,
+    )
 
 
 def _apply(document: Document, override: Override) -> None:

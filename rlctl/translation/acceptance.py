@@ -20,7 +20,9 @@ from rlctl.documents import Document, KeyPath, parse_dotted
 from rlctl.translation.read_back import as_read
 from rlctl.translation.translate import translate_loaded
 
-REFUSED = ("unknown-key", "fork", "added-key")
+OF_HYDRA = ("added-key", "other-engines-key")
+"""Overrides that Hydra refuses."""
+REFUSED = ("unknown-key", "fork", *OF_HYDRA)
 """Findings of reading on keys that a framework's loader refuses."""
 STOPPING = ("data-files", "uncallable-reward")
 """Warnings of a framework's writer that are errors here, because the framework stops at them."""
@@ -100,7 +102,7 @@ def with_unknown_keys(runner: str, findings: Iterable[Finding], allowed: Collect
             code="runner-refuses",
             level=Level.ERROR,
             message=finding.message
-            if finding.code == "added-key"  # which names what refuses it
+            if finding.code in OF_HYDRA  # which name what refuses it
             else translated(said("{message}, and refuses it", message=finding.message)),
         )
         if finding.code in REFUSED and not finding.added and finding.key not in allowed and strict(finding.key)

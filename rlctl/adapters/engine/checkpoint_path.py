@@ -26,7 +26,7 @@ def checkpoint(block: str, to: str, dialect: str, *, on: Any = False, path: Any 
     own, start = f"{to}.distributed_checkpointing", f"{to}.checkpoint_path"
 
     def read(view: Reading) -> Iterator[Flow]:
-        is_on, found, used = view.get(switch), view.get(place) or None, (view.path(place),)
+        is_on, found, used = view.get(switch, False), view.get(place) or None, (view.path(place),)
         yield Flow(view.to(own), is_on, (view.path(switch),), same=True)
         if is_on:
             yield Flow(view.to(start), found, used, same=found is not None)

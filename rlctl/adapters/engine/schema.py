@@ -120,6 +120,15 @@ class Schema(Mapping[KeyPath, frozenset[str]]):
         spans = [span for span in self._of(key) if span.holds(release, composition)] if key in self._lines else ()
         return max(spans, key=lambda span: bool(span.trainer)).default if spans else ABSENT
 
+    def engines_of(self, path: KeyPath, release: str) -> frozenset[str]:
+        """The engines that alone have a key in a release; none where all of them have it."""
+        spans = self._of(".".join(map(str, path)))
+        return frozenset().union(*(span.engines for span in spans if release in span.releases))
+
+    def engines(self, release: str) -> frozenset[str]:
+        """The engines that a release composes a config for."""
+        return frozenset().union(*(self.engines_of(split(key), release) for key in self._lines))
+
     def is_free(self, path: KeyPath, release: str, composition: Composition | None = None) -> bool:
         """Whether a mapping above a key is empty in a release, so that users name what is in it.
 

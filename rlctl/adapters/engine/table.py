@@ -21,6 +21,7 @@ from rlctl.adapters.engine.rules import (
     Same,
     Version,
     matches,
+    split,
 )
 from rlctl.adapters.engine.schema import Composition, Schema
 from rlctl.documents.paths import KeyPath, copied
@@ -54,6 +55,8 @@ class Table:
     """The releases that have this kind of file; all of them where it is empty."""
     typed: bool = False
     """Whether the framework turns the text of a variable into the number that a key holds."""
+    unlisted: tuple[str, ...] = ()
+    """Keys that may be set although the release's own config lacks them: a recipe's config or a launcher has them."""
     composition: Composition = field(default_factory=Composition)
     """What the framework composes its config for, which decides defaults."""
 
@@ -151,15 +154,21 @@ class Table:
         if not key.applies(version):
             return False
         releases = self.schema.releases_of_any(place)
-        return not releases or release in releases or self.schema.is_free(place, release)
+        if not releases or release in releases or self.schema.is_free(place, release):
+            return True
+        return self._is_unlisted(place)
 
-    def composes(self, key: DialectKey, path: KeyPath, version: Version) -> bool:
-        """Whether what is composed has a key of a rule at a place, so that the framework takes it in a file."""
+    def _is_unlisted(self, place: KeyPath) -> bool:
+        return any(matches(split(pattern), place) for pattern in self.unlisted)
+
+    def takes(self, path: KeyPath, version: Version) -> bool:
+        """Whether what is composed has a key at a place, or no release does, so that no schema can say."""
         place, release = generic(path), release_of(version)
-        return self.has(key, place, version) and (
+        return (
             self.schema.releases(place) is None
             or self.schema.in_composition(place, release, self.composition)
             or self.schema.is_free(place, release, self.composition)
+            or self._is_unlisted(place)
         )
 
     def composed_for(self, composition: Composition) -> Table:

@@ -108,7 +108,8 @@ class ConfigView:
         return any(self.given.is_explicit(self.to(key)) for key in canonical)
 
     def has(self, key: DialectKey) -> bool:
-        return self.table.composes(key, self.path(key.name), self.version)
+        path = self.path(key.name)
+        return self.table.has(key, path, self.version) and self.table.takes(path, self.version)
 
     def default(self, key: DialectKey) -> Any:
         return self.table.default_of(key, self.path(key.name), self.version)
@@ -220,6 +221,11 @@ class Writer:
             if flow.note and flow.note not in fate.notes:
                 fate.notes.append(flow.note)
         if not flow.to:
+            return
+        if not self.table.takes(flow.to, self.version):
+            for key, fate in zip(flow.keys, fates, strict=True):
+                if self.given.is_explicit(key):
+                    fate.lost = fate.lost or said("this release has no {key}", key=dotted(flow.to))
             return
         existing = find(self.out.values, flow.to)
         if not isinstance(existing, Absent) and not isinstance(existing, dict):

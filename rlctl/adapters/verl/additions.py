@@ -1,4 +1,4 @@
-"""verl: overrides that add a key with ``+``, which Hydra refuses where the release's config has a value at the key."""
+"""verl: overrides that Hydra refuses: ``+`` on a key that the composed config has, and no ``+`` on one that it lacks."""
 
 from __future__ import annotations
 
@@ -48,3 +48,24 @@ def refused(document: Document, table: Table, release: str, versions: tuple[str,
             default=str(default),
             without=without[-1] if without else "none",
         )
+
+
+def of_other_engines(document: Document, table: Table, release: str) -> Iterator[Finding]:
+    """A warning for each key that an override sets without ``+`` and that the release composes for other engines alone."""
+    schema, composition = table.schema, table.composition
+    for path, _ in document.leaves():
+        place = generic(path)
+        if tuple(map(str, path)) not in document.overridden or release not in (schema.releases(place) or ()):
+            continue
+        if schema.in_composition(place, release, composition) or schema.is_free(place, release):
+            continue
+        if composition.engine in schema.engines(release):
+            yield finding(
+                "other-engines-key",
+                Level.WARNING,
+                dotted(path),
+                document.at(path),
+                framework=release_of(f"verl@{release}"),
+                engine=composition.engine,
+                engines=", ".join(sorted(schema.engines_of(place, release))),
+            )

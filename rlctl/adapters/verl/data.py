@@ -163,6 +163,8 @@ OTHERWISE = {
 def _rows_used(kind: str, files: str, key: str) -> CustomRule:
     """How many rows are used, which verl counts over all files of a kind."""
 
+    number = DialectKey(key, -1)
+
     def read(view: Reading) -> Iterator[Flow]:
         value = view.get(key)
         for index, _ in enumerate(files_of(view.get(files))):
@@ -175,9 +177,9 @@ def _rows_used(kind: str, files: str, key: str) -> CustomRule:
             return
         wanted = [source["max_samples"] for source in sources]
         used = tuple(("data", kind, index, "max_samples") for index in range(len(wanted)))
-        if view.version < (0, 7):
+        if not view.has(number):
             if any(wanted):
-                yield Inexpressible(used, said("verl has {key} since 0.7", key=key))
+                yield Inexpressible(used, said("this release has no {key}", key=key))
         elif len(wanted) == 1:
             yield Flow(view.path(key), wanted[0] or -1, used)
         elif any(item is not None for item in wanted):
@@ -185,7 +187,7 @@ def _rows_used(kind: str, files: str, key: str) -> CustomRule:
 
     return CustomRule(
         f"rows of {kind}",
-        (DialectKey(key, -1),),
+        (number,),
         (),
         read,
         write,

@@ -125,6 +125,8 @@ class Verl(Dialect):
         if moves:
             read = legacy_rewards.in_own_keys(read, moves, replaced)
         read.report.findings += additions.refused(document, table, taken.version, self.versions)
+        if taken.kind in launch.ENGINE_KINDS:
+            read.report.findings += additions.of_other_engines(document, table, taken.version)
         if fork is not None:
             read.report.findings[:] = forks.told(read.report, fork)
         if read.report.errors:
@@ -249,14 +251,33 @@ def _notes(*without: str) -> tuple[Noted, ...]:
     return tuple(note for note in notes.NOTES if note.path[0] not in without)
 
 
+RECIPES = (
+    *("algorithm.filter_groups.**", "data.gen_batch_size"),
+    *("async_training.**", "rollout.**", "actor_rollout_ref.actor.use_rollout_log_probs"),
+)
+"""Keys of recipes with configs of their own: recipe/dapo, recipe/one_step_off_policy and recipe/fully_async_policy."""
+CHOICES = ("model_engine", "engine.strategy", "trainer.nnodes", "trainer.n_gpus_per_node")
+"""What a config file's name or torchrun says instead in releases without the key."""
+
+
 def _tables() -> Mapping[str, Table]:
     supervised = _notes(*PPO_BLOCKS)
     return {
-        "ppo": Table(PPO, _notes(*SFT_BLOCKS), schema("verl", "ppo")),
+        "ppo": Table(PPO, _notes(*SFT_BLOCKS), schema("verl", "ppo"), unlisted=(*RECIPES, *CHOICES)),
         "sft_engine": Table(
-            tuple(sft.ENGINE), supervised, schema("verl", "sft_engine"), frozenset({"0.6", "0.7", "0.8", "0.9"})
+            tuple(sft.ENGINE),
+            supervised,
+            schema("verl", "sft_engine"),
+            frozenset({"0.6", "0.7", "0.8", "0.9"}),
+            unlisted=CHOICES,
         ),
-        "sft": Table(tuple(sft.OLD), supervised, schema("verl", "sft"), frozenset({"0.3", "0.4", "0.5", "0.6", "0.7"})),
+        "sft": Table(
+            tuple(sft.OLD),
+            supervised,
+            schema("verl", "sft"),
+            frozenset({"0.3", "0.4", "0.5", "0.6", "0.7"}),
+            unlisted=CHOICES,
+        ),
         "evaluation": Table(tuple(offline.EVALUATION), offline.NOTES, schema("verl", "evaluation")),
         "generation": Table(
             tuple(offline.GENERATION),
@@ -265,7 +286,11 @@ def _tables() -> Mapping[str, Table]:
             frozenset({"0.3", "0.4", "0.5", "0.6"}),
         ),
         "generation_server": Table(
-            offline.server(PPO), _notes(*SFT_BLOCKS), schema("verl", "ppo"), frozenset({"0.7", "0.8", "0.9"})
+            offline.server(PPO),
+            _notes(*SFT_BLOCKS),
+            schema("verl", "ppo"),
+            frozenset({"0.7", "0.8", "0.9"}),
+            unlisted=CHOICES,
         ),
     }
 

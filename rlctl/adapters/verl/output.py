@@ -284,8 +284,25 @@ RULES: list[Rule] = [
     Key("trainer.remove_previous_ckpt_in_save", "checkpoint.delete_previous", ABSENT, until="0.3"),
     Key("trainer.val_only", "run.mode", False, MODES),
     *GENERAL,
-    Key("skip.rollout.enable", "run.skip.rollout", False, Names({False: "off", True: "dump"})),
-    Key("skip.rollout.dump_dir", "run.skip.folder", ABSENT),
+    Key(
+        "skip.rollout.enable",
+        "run.skip.rollout",
+        False,
+        Names({False: "off", True: "dump"}),
+        also=(
+            DialectKey("actor_rollout_ref.rollout.skip.enable", False),
+            DialectKey("actor_rollout_ref.rollout.skip_rollout", False),
+        ),
+    ),
+    Key(
+        "skip.rollout.dump_dir",
+        "run.skip.folder",
+        ABSENT,
+        also=(
+            DialectKey("actor_rollout_ref.rollout.skip.dump_dir", ABSENT),
+            DialectKey("actor_rollout_ref.rollout.skip_dump_dir", ABSENT),
+        ),
+    ),
     Key("global_profiler.tool", "profiling.tool", None),
     Key(
         "global_profiler.steps",

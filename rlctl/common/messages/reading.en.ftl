@@ -23,6 +23,10 @@ added-key = '+{ $key }' adds a key that { $framework } has already ({ $default }
        *[other] remove the +, or, if the file is for verl { $without }, which does not have the key, add --from verl@{ $without }
     }
 
+other-engines-key = { $framework } has '{ $key }' only in the config for { $engines }; this run's is for { $engine }, and Hydra refuses the override
+    .about = An override sets a key that the framework's config has only for another training engine.
+    .hint = remove the override
+
 unknown-key_canonical = unknown key '{ $key }'
     .hint = { $near ->
         [none] { "" }

@@ -23,6 +23,10 @@ added-key = '+{ $key }' 添加的键在 { $framework } 中已存在（{ $default
        *[other] 去掉 +；若文件用于没有该键的 verl { $without }，请加 --from verl@{ $without }
     }
 
+other-engines-key = { $framework } 只在 { $engines } 的配置中有 '{ $key }'；本次运行用的是 { $engine } 的配置，Hydra 会拒绝该覆盖项
+    .about = 覆盖项设置的键只存在于框架为其他训练引擎准备的配置中。
+    .hint = 去掉该覆盖项
+
 unknown-key_canonical = 未知的键 '{ $key }'
     .hint = { $near ->
         [none] { "" }
