@@ -74,11 +74,12 @@ test-external: setup $(EXTERNAL)  ## Test agents and operators with packages tha
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-check: setup  ## Run ruff, mypy and the import contracts.
+check: setup  ## Run ruff, mypy and the import contracts, and see that the schemas are those that were compared.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(BIN)/python -m tests.upstream.make_schemas --check
 
 format: setup  ## Format the code and sort its imports.
 	$(BIN)/ruff check --fix .

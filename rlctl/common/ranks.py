@@ -196,6 +196,7 @@ BY_CODE: Mapping[str, Rank] = {
     "launch": Rank.NAMES,
     "micro-batches-added": Rank.OBJECTIVE,
     "other-release": Rank.OBJECTIVE,
+    "nearest-release": Rank.OBJECTIVE,
     "release-assumed": Rank.OBJECTIVE,
     "releases-differ": Rank.OBJECTIVE,
     "newer-ignores": Rank.OBJECTIVE,

@@ -8,13 +8,13 @@ from typing import Any
 
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.engine.carried import AS_WRITTEN, block
-from rlctl.adapters.engine.dialect import Dialect, File, stage_parts
+from rlctl.adapters.engine.dialect import Dialect, File, is_of_series, stage_parts
 from rlctl.adapters.engine.rules import Absent
 from rlctl.adapters.engine.tree import find
 from rlctl.adapters.engine.writing import without_defaults
 from rlctl.common.errors import RlctlError, UsageError
 from rlctl.common.messages.reasons import said
-from rlctl.common.report import Level, Report, finding
+from rlctl.common.report import Finding, Level, Report, finding
 from rlctl.config import Config, Loaded, stages_of
 from rlctl.documents import Comment, KeyPath, dotted, parse_dotted, write_yaml
 from rlctl.planning.arithmetic import optimizer_steps_per_step
@@ -62,7 +62,7 @@ def write_out(loaded: Loaded, target: str, options: Mapping[str, str]) -> Outcom
     file = found.write(loaded, release, options)
     file.name, file.release = name, release
     report = Report(target=f"{name}@{release}")
-    report.findings += file.findings
+    report.findings += [*nearest_release(found, version, release), *file.findings]
     for _, written in file.parts:
         report.findings += [item for item in written.findings if item not in report.findings]
     report.origins += _origins(file)
@@ -75,6 +75,13 @@ def write_out(loaded: Loaded, target: str, options: Mapping[str, str]) -> Outcom
     outcome = Outcome(found, form, file, report, comments, tail)
     _keep(_way_back(loaded, outcome, options), options, outcome)
     return outcome
+
+
+def nearest_release(found: Dialect, asked: str, release: str) -> list[Finding]:
+    """A note that another release stands for the one that was asked for, if rlctl does not have it."""
+    if not asked or is_of_series(asked, release):
+        return []
+    return [finding("nearest-release", Level.NOTE, asked=f"{found.name} {asked}", release=release)]
 
 
 def _keep(kept: Mapping[str, Mapping[str, Any]], options: Mapping[str, str], outcome: Outcome) -> None:

@@ -45,7 +45,7 @@ from rlctl.translation.guides import with_guide
 from rlctl.translation.ledger import joined, resolve_bucket, unsupported
 from rlctl.translation.read_back import accounted, ranked, read_back, refusals
 from rlctl.translation.releases import assumed, fitting, spoken
-from rlctl.translation.rendering import write_out
+from rlctl.translation.rendering import nearest_release, write_out
 from rlctl.translation.scoring import other_rewards
 from rlctl.translation.source_names import in_source_names
 from rlctl.translation.sources import Input, Script, gather, gather_text, is_script_file
@@ -274,7 +274,8 @@ def read_input(
     report = outcome.report
     older = [] if _asked(dialect)[1] or outcome.loaded is None else fitting(found, document, taken, given.since)
     report.reason = _reason(dialect, given, found, taken, older)
-    report.findings[:0] = [*given.findings, *secrets, *_other_release(found, taken, report)]
+    near = nearest_release(found, _asked(dialect)[1], taken.version)
+    report.findings[:0] = [*given.findings, *secrets, *near, *_other_release(found, taken, report)]
     if outcome.loaded is not None:
         report.findings += (
             assumed(found, document, taken, outcome.loaded, older, read_as) if not _asked(dialect)[1] else []

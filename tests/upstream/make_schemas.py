@@ -1,21 +1,24 @@
 """Writes the schemas of the frameworks' releases, ``rlctl/adapters/schemas``, anew from what was published.
 
-python -m tests.upstream.make_schemas verl                   # downloads the packages of verl's releases
-python -m tests.upstream.make_schemas verl --cache FOLDER    # keeps them in FOLDER, or takes them from there
-python -m tests.upstream.make_schemas trinity                # asks the environments that make test-upstream installs
+python -m tests.upstream.make_schemas verl                     # downloads the packages of verl's releases
+python -m tests.upstream.make_schemas verl --cache FOLDER      # keeps them in FOLDER, or takes them from there
+python -m tests.upstream.make_schemas trinity                  # asks the environments that make test-upstream installs
+python -m tests.upstream.make_schemas verl --changes 0.8 0.9   # what 0.9 added, dropped and changed, by the files
+python -m tests.upstream.make_schemas --check                  # whether the files are those that were last written
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlctl.adapters.engine.rules import ABSENT
-from rlctl.adapters.engine.schema import FOLDER, Composition
+from rlctl.adapters.engine.rules import ABSENT, version_of
+from rlctl.adapters.engine.schema import FOLDER, Composition, schema
 
 from . import verl_schemas
 from .frameworks import framework
@@ -87,19 +90,70 @@ def digests() -> str:
     )
 
 
-def main() -> None:
-    """Write the files and their digests."""
+def changes(before: str, after: str) -> Iterator[str]:
+    """A line for each key that verl added, dropped or gave another default, by kind of file and composition.
+
+    Args:
+        before: a series, as ``0.8``.
+        after: a series, or the folder of a checkout.
+    """
+    old, new = _defaults_of(before), _defaults_of(after)
+    for place in sorted(old.keys() | new.keys()):
+        name, were, are = " ".join(filter(None, place)), old.get(place, {}), new.get(place, {})
+        for key in sorted(were.keys() | are.keys()):
+            if key not in were:
+                yield f"+ {name} {key} = {are[key]!r}"
+            elif key not in are:
+                yield f"- {name} {key}"
+            elif were[key] != are[key]:
+                yield f"~ {name} {key}: {were[key]!r} -> {are[key]!r}"
+
+
+def _defaults_of(release: str) -> dict[tuple[str, str, str], Defaults]:
+    """The defaults of each kind of file, engine and trainer, by the schemas or by a checkout."""
+    if Path(release).is_dir():
+        found = verl_schemas.facts(Path(release) / "verl")
+        return {(kind, made.engine, made.trainer): defaults for kind, made, defaults in found}
+    of_release: dict[tuple[str, str, str], Defaults] = {}
+    for file in (FOLDER / "verl").glob("*.tsv"):
+        table = schema("verl", file.stem)
+        for engine in sorted(table.engines(release)) or [""]:
+            for trainer in ("", "fully_async", "one_step_off") if engine in ("fsdp", "megatron") else ("",):
+                made = Composition(engine, trainer)
+                own = {path: table.default(path, version_of(release), made) for path in table}
+                defaults = {".".join(map(str, path)): value for path, value in own.items() if value is not ABSENT}
+                if defaults and (file.stem == "ppo" or not trainer):
+                    of_release[file.stem, engine, trainer] = defaults
+    return of_release
+
+
+def main() -> int:
+    """Write the files and their digests, or compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("framework", choices=["verl", "trinity"])
+    parser.add_argument("framework", nargs="?", choices=["verl", "trinity"])
     parser.add_argument("--cache", type=Path)
+    parser.add_argument("--changes", nargs=2, metavar=("BEFORE", "AFTER"))
+    parser.add_argument("--check", action="store_true")
     asked = parser.parse_args()
+    if asked.check:
+        same = digests() == DIGESTS.read_text(encoding="utf-8")
+        print(
+            "" if same else f"{FOLDER} was edited: write the files with python -m tests.upstream.make_schemas", end=""
+        )
+        return not same
+    if asked.changes:
+        print(*changes(*asked.changes), sep="\n")
+        return 0
+    if not asked.framework:
+        parser.error("name a framework")
     with tempfile.TemporaryDirectory() as made:
         for kind, text in texts(asked.framework, asked.cache or Path(made)).items():
             file = FOLDER / asked.framework / f"{kind}.tsv"
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
     DIGESTS.write_text(digests(), encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from rlctl.adapters.engine.reading import Read, read_document, unknown_keys
-from rlctl.adapters.engine.rules import version_of
+from rlctl.adapters.engine.rules import Version, version_of
 from rlctl.adapters.engine.schema import Composition
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import find, put
@@ -22,6 +23,18 @@ from rlctl.common.report_lines import framework
 from rlctl.config import Config, Loaded, resolve_stages
 from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides, escaped, write_yaml
 from rlctl.documents.paths import copied
+
+_SERIES = re.compile(r"v?(\d+)\.(\d+)(?![\d])")
+
+
+def _distance(known: Version, asked: re.Match[str]) -> tuple[int, int]:
+    return abs(known[0] - int(asked[1])), abs(known[1] - int(asked[2]))
+
+
+def is_of_series(asked: str, release: str) -> bool:
+    """Whether a version is one of a release's: ``0.9.1`` is of 0.9, and ``0.10.dev`` is not."""
+    number = _SERIES.match(asked)
+    return number is not None and (int(number[1]), int(number[2])) == version_of(release)
 
 
 @record
@@ -117,18 +130,17 @@ class Dialect:
         return self.versions[-1]
 
     def release(self, asked: str) -> str:
-        """The version asked for, or the newest of a series.
+        """The version asked for, or the nearest one to it, as 0.9 for ``0.9.1``, ``0.10.dev`` and a fork's ``0.9.0+own``.
 
         Raises:
-            UsageError: there is none like it.
+            UsageError: it is no version.
         """
         if not asked:
             return self.newest
         if asked in self.versions:
             return asked
-        series = ".".join(asked.split(".")[:2])
-        if series in self.versions:
-            return series
+        if number := _SERIES.match(asked):
+            return min(reversed(self.versions), key=lambda known: _distance(version_of(known), number))
         raise UsageError(
             said(
                 "{name} has no version {asked!r}; known: {versions}",

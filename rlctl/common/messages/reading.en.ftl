@@ -141,6 +141,9 @@ other-release = { $count ->
     }
     .about = The file has keys of a different release than the one it is read as.
 
+nearest-release = rlctl does not have { $asked }; { $release }, the nearest release that it has, is used
+    .about = The release that was asked for is newer than rlctl, a development version, or one of a fork.
+
 release-assumed = rlctl assumed { $framework } { $release }, the newest release that has and reads these keys
     .about = No release is named with --from, so that the keys of the file decide.
 release-assumed_key = rlctl assumed { $framework } { $release }, because { $newer } does not have or does not read '{ $key }'

@@ -132,6 +132,9 @@ detected = 按 { $framework } 读取：{ $reason }
 other-release = { $count } 个键属于 { $release } 以外的版本；rlctl 按那些版本的含义读取
     .about = 文件中有其他版本的键。
 
+nearest-release = rlctl 没有 { $asked } 的数据；改用最接近的版本 { $release }
+    .about = 指定的版本比 rlctl 新，或是开发版、分支版本。
+
 release-assumed = rlctl 假定这是 { $framework } { $release }，即具有并读取这些键的最新版本
     .about = --from 没有指定版本，因此由文件中的键决定。
 release-assumed_key = rlctl 假定这是 { $framework } { $release }，因为 { $newer } 没有或不读取 '{ $key }'

@@ -1,0 +1,23 @@
+"""The schemas that rlctl has are those of what the frameworks published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rlctl.adapters.engine.schema import FOLDER
+
+from .make_schemas import texts
+
+pytestmark = pytest.mark.upstream
+
+
+@pytest.mark.parametrize("framework", ["verl", "trinity"])
+def test_the_schemas_are_made_again_as_they_are(framework: str, tmp_path: Path) -> None:
+    """verl's packages are downloaded and composed by Hydra; Trinity-RFT is asked in its own environments."""
+    files = {file.stem: file.read_text(encoding="utf-8") for file in (FOLDER / framework).glob("*.tsv")}
+    made = texts(framework, tmp_path)
+    assert sorted(made) == sorted(files)
+    for kind, text in made.items():
+        assert text.splitlines() == files[kind].splitlines(), kind
