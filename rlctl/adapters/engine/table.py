@@ -164,12 +164,13 @@ class Table:
     def takes(self, path: KeyPath, version: Version) -> bool:
         """Whether what is composed has a key at a place, or no release does, so that no schema can say."""
         place, release = generic(path), release_of(version)
-        return (
-            self.schema.releases(place) is None
-            or self.schema.in_composition(place, release, self.composition)
-            or self.schema.is_free(place, release, self.composition)
-            or self._is_unlisted(place)
-        )
+        releases = self.schema.releases(place)
+        if releases is None or (
+            place not in self.schema and release in releases
+        ):  # a key of no release, or of the user's
+            return True
+        composed = self.schema.in_composition(place, release, self.composition)
+        return composed or self.schema.is_free(place, release, self.composition) or self._is_unlisted(place)
 
     def composed_for(self, composition: Composition) -> Table:
         """The same table with the defaults of a composition."""
