@@ -1,5 +1,5 @@
 // A search box above the tables of long reference pages: it hides the rows, and then the tables, that do not contain every word.
-const PAGES = ["reference/matrix", "reference/config", "reference/concepts", "reference/support", "reference/messages"];
+const PAGES = ["reference/config", "reference/support", "reference/messages"];
 
 function filter(root, words) {
   for (const table of root.querySelectorAll("table")) {

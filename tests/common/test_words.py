@@ -74,7 +74,7 @@ SPOKEN = (
     *("sandbox", "shell", "translation"),
 )
 """Packages whose texts are held to the list: what their commands and errors print."""
-PAGES = ("support_page.py", "matrix.py")
+PAGES = ("support_page.py",)
 """Modules that write reference pages, which speak of dialects."""
 _CODE = re.compile(r"^```.*?^```|`[^`]*`", re.MULTILINE | re.DOTALL)
 _PHRASE = re.compile("|".join(rf"(?<![\w-])(?:{phrase})(?![\w-])" for phrase in BANNED), re.IGNORECASE)

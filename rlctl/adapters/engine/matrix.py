@@ -1,15 +1,12 @@
 """The tables of all dialects side by side: what a canonical key is called in each, and what a key of one of them means.
 
-    python -m rlctl.adapters.engine.matrix > docs/reference/matrix.md
-
 Everything here is read from the tables; nothing is known of a dialect by name.
 """
 
 from __future__ import annotations
 
 import difflib
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -40,8 +37,6 @@ NOTED: Mapping[str, str] = {
     "dead": "has no effect: {reason}",
     "unsupported": "unsupported: {reason}",
 }
-_MOST = 4
-"""Keys of a dialect that a cell names."""
 
 
 @dataclass(frozen=True)
@@ -181,9 +176,9 @@ def _notes(rule: Rule) -> list[str]:
     if isinstance(rule, Key):
         return [note for note in (rule.formula or rule.note or rule.convert.note,) if note]
     if isinstance(rule, Chosen):
-        return [", ".join(f"{theirs} is {ours}" for theirs, ours in rule.names.items() if theirs != ours)] * bool(
-            rule.names
-        )
+        renamed = {theirs: ours for theirs, ours in rule.names.items() if theirs != ours}
+        changed = together(said("{theirs} is {ours}", theirs=theirs, ours=ours) for theirs, ours in renamed.items())
+        return [changed] if changed else []
     return [rule.formula] if rule.formula else []
 
 
@@ -263,88 +258,3 @@ def nearest(key: str, *, limit: int = 3) -> list[str]:
     ending.sort(key=lambda name: -difflib.SequenceMatcher(None, key, name).ratio())
     near = difflib.get_close_matches(key, known, n=limit, cutoff=0.7)
     return list(dict.fromkeys([*ending[:limit], *near]))[:limit]
-
-
-# The page
-
-_HEAD = """# The conversion matrix
-
-The name of each canonical key in every format, with the format's default in brackets and how the value is converted. After a
-dash: why a format has no such key. `rlctl explain KEY` shows one row in the terminal, for the keys of any format. Generated
-from the tables by `python -m rlctl.adapters.engine.matrix`; a test fails if this page is out of date.
-"""
-
-
-def page() -> str:
-    """The page as Markdown."""
-    columns = others()
-    parts = [_HEAD]
-    section = ""
-    for path in canonical_paths():
-        top = path.split(".")[0].split("[")[0]
-        if top != section:
-            section = top
-            parts.append(f"\n## `{top}`\n\n| canonical | {' | '.join(columns)} |\n|{' --- |' * (len(columns) + 1)}\n")
-        found = spellings(path)
-        cells = (_cell([item for item in found if item.dialect == name], path) for name in columns)
-        parts.append(f"| `{path}` | {' | '.join(cells)} |\n")
-    return "".join([*parts, *(_own_keys(name) for name in columns)])
-
-
-def _cell(found: Sequence[Spelling], path: str) -> str:
-    """How a dialect says a key in its usual kind of file, and in the next kind that says it otherwise."""
-    if not found:
-        return ""
-    if not found[0].keys:
-        return f"- {_escaped('; '.join(found[0].notes))}"
-    several = len(dialect(found[0].dialect).tables) > 1
-    told = [
-        _spelled(item, path, kinds=several and (place > 0 or len(found) > 1)) for place, item in enumerate(found[:2])
-    ]
-    return "; ".join(told)
-
-
-def _spelled(item: Spelling, path: str, *, kinds: bool) -> str:
-    last = path.rpartition(".")[2]
-    alike = sorted(item.keys[1:], key=lambda key: -_likeness(last, key.name.rpartition(".")[2]))
-    keys = [key for key in item.keys if key in (*item.keys[:1], *alike[: _MOST - 1])]
-    shown = ", ".join(_key_text(key) for key in keys) + (", ..." if len(item.keys) > _MOST else "")
-    notes = "; ".join(item.notes)
-    return (f"{item.kinds[0]}: " if kinds else "") + shown + (f": {_escaped(notes)}" if notes else "")
-
-
-def _likeness(one: str, other: str) -> float:
-    return difflib.SequenceMatcher(None, one, other).ratio()
-
-
-def _key_text(key: DialectKey) -> str:
-    default = default_text(key.default)
-    years = " ".join(
-        part for part in (f"from {key.since}" if key.since else "", f"to {key.until}" if key.until else "") if part
-    )
-    told = ", ".join(part for part in (f"`{_escaped(default)}`" if default else "", years) if part)
-    return f"`{key.name}`" + (f" ({told})" if told else "")
-
-
-def _own_keys(name: str) -> str:
-    """The keys of a dialect without a canonical counterpart."""
-    notes: dict[tuple[str, str], list[str]] = {}
-    for table in dialect(name).tables.values():
-        for note in table.notes:
-            if note.key not in (keys := notes.setdefault((note.kind, note.reason), [])):
-                keys.append(note.key)
-    rows = (
-        f"| {kind} | {', '.join(f'`{key}`' for key in keys)} | {_escaped(reason)} |\n"
-        for (kind, reason), keys in sorted(notes.items())
-    )
-    return f"\n## Keys that only {name} has\n\n| what becomes of them | keys | why |\n| --- | --- | --- |\n" + "".join(
-        rows
-    )
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())
