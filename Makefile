@@ -85,12 +85,9 @@ format: setup  ## Format the code and sort its imports.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: setup  ## Regenerate docs/reference and the outputs shown in README and docs; build the site, strictly, into site/.
+docs: setup  ## Regenerate the config reference and the outputs shown in README and docs; build the site, strictly, into site/.
 	@$(BIN)/python -m rlctl.config.reference docs/reference
 	@$(BIN)/rlctl schema > docs/.page && mv docs/.page docs/reference/rlctl.schema.json
-	@$(BIN)/python -m rlctl.cli.reference > docs/.page && mv docs/.page docs/reference/cli.md
-	@$(BIN)/python -m rlctl.planning.support_page > docs/.page && mv docs/.page docs/reference/support.md
-	@$(BIN)/python -m rlctl.checks.messages_page > docs/.page && mv docs/.page docs/reference/messages.md
 	@$(BIN)/python tests/docs/test_commands.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "the site is in site/: open site/index.html, or run $(BIN)/mkdocs serve"

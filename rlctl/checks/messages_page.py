@@ -1,6 +1,6 @@
-"""The reference page of all messages: each code of a finding, what it means, what it says and what to do about it.
+"""The reference of all messages, which the site adds to ``docs/reference/messages.md``: what each code means and says.
 
-python -m rlctl.checks.messages_page > docs/reference/messages.md
+python -m rlctl.checks.messages_page
 """
 
 from __future__ import annotations
@@ -13,13 +13,6 @@ from rlctl.common.messages import catalogue, code_of, has, in_language
 from rlctl.common.report import option_for_fact, without_requests
 from rlctl.common.report_lines import framework
 
-INTRODUCTION = """# Messages
-
-Every finding of rlctl has a code, in brackets at the end of its line: `error: model.path is not set [no-model]`. An error stops
-`rlctl launch`; a warning deserves a second look; a note is worth knowing. `<name>` stands for a value of your config.
-
-<!-- python -m rlctl.checks.messages_page -->
-"""
 SECTIONS = {"What `rlctl check` finds": True, "Reading and converting": False}
 """The title of each section, and whether it is that of the checks."""
 PACKS = {
@@ -122,12 +115,12 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
 _VARIABLE = re.compile(r"\$(\w+)")
 
 
-def page() -> str:
-    """The page as Markdown."""
+def messages() -> str:
+    """Every code of a finding, what it says and what to do about it, as Markdown."""
     codes: dict[str, list[str]] = {}
     for id_ in catalogue("en"):
         codes.setdefault(code_of(id_), []).append(id_)
-    parts = [INTRODUCTION]
+    parts = []
     for title, checks in SECTIONS.items():
         parts.append(f"## {title}\n")
         for code, ids in codes.items():
@@ -169,4 +162,4 @@ def _quoted(text: str) -> str:
 
 
 if __name__ == "__main__":
-    print(page(), end="")
+    print(messages(), end="")

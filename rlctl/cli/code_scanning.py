@@ -53,7 +53,7 @@ def _rule(code: str) -> dict[str, Any]:
     return {
         "id": code,
         "shortDescription": {"text": text(f"{code}.about")},
-        "helpUri": f"{DOCS}/reference/messages.md#{code}",
+        "helpUri": f"{DOCS}/reference/messages.md",
         "defaultConfiguration": {"level": _SARIF[LEVELS[code]]},
     }
 

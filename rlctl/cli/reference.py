@@ -1,6 +1,6 @@
-"""The reference page of the command line, ``docs/reference/cli.md``, made from the commands themselves.
+"""The reference of the command line, made from the commands themselves: what the site adds to ``docs/reference/cli.md``.
 
-    python -m rlctl.cli.reference > docs/reference/cli.md
+    python -m rlctl.cli.reference
 
 A command's docstring is its help; here the same text, its arguments and options become Markdown.
 """
@@ -19,31 +19,15 @@ from typer.main import get_command
 from rlctl.cli import app
 
 EXAMPLES = "[bold]Examples[/bold]"
-_HEAD = """# The command line
-
-Every command with its arguments, options and examples. `rlctl COMMAND --help` shows the same in the terminal.
-This page is made by `python -m rlctl.cli.reference`; a test fails where it is not current.
-
-stdout holds the product (a config, a plan, JSON), stderr everything said about it. Exit codes are the same for every command:
-
-| code | meaning |
-| --- | --- |
-| 0 | clean |
-| 1 | failed: nothing was done, or what was started failed |
-| 2 | the command line itself is wrong |
-| 3 | done, with findings worth reading; of a run: stopped before its end |
-
-| command | what it does |
-| --- | --- |
-"""
+_HEAD = "| command | what it does |\n| --- | --- |\n"
 _TABLE = "| {kind} | default | what it is |\n| --- | --- | --- |\n"
 
 
-def reference_page() -> str:
-    """The whole page, in Markdown."""
-    commands = list(_walk(get_command(app), "rlctl"))
-    index = "".join(f"| [`{name}`](#{_anchor(name)}) | {_paragraphs(command)[0]} |\n" for name, command in commands)
-    return _HEAD + index + "".join(f"\n{_section(name, command)}" for name, command in commands)
+def commands() -> str:
+    """Every command with its arguments, options and examples, in Markdown."""
+    found = list(_walk(get_command(app), "rlctl"))
+    index = "".join(f"| [`{name}`](#{_anchor(name)}) | {_paragraphs(command)[0]} |\n" for name, command in found)
+    return _HEAD + index + "".join(f"\n{_section(name, command)}" for name, command in found)
 
 
 def _walk(group: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -142,4 +126,4 @@ def _anchor(name: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(reference_page())
+    sys.stdout.write(commands())

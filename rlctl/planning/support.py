@@ -563,9 +563,8 @@ TABLE: tuple[Row, ...] = (
 )
 
 UNTRIED = (
-    "A run on GPUs, with whatever engine: the tests run on CPUs.",
-    "`weight_sync.method` `nccl` and `ipc`: in the tests vLLM's own classes read and load what is sent, on a CPU, without NCCL or"
-    " CUDA.",
+    "A run on several GPUs: most tests run on CPUs, and a few ran on one H100.",
+    "`weight_sync.method: nccl`: in the tests vLLM's own classes read and load what is sent, on a CPU, without NCCL.",
     "`rollout.engine: sglang`: it cannot be installed without a GPU; the tests speak its protocol with their own server.",
 )
 """What is honoured and no test of rlctl's authors has run as it will be used."""

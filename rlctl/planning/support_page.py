@@ -1,6 +1,6 @@
 """The reference page of which keys a run supports, ignores or refuses, from ``rlctl/planning/support.py``.
 
-python -m rlctl.planning.support_page > docs/reference/support.md
+python -m rlctl.planning.support_page
 """
 
 from __future__ import annotations
@@ -29,23 +29,9 @@ _MEANINGS = {
 }
 
 
-def support_page() -> str:
-    """The page, as Markdown."""
-    return "\n".join([*_head(), *_keys(), *_values(), *_deepspeed(), *_untried()]) + "\n"
-
-
-def _head() -> Iterator[str]:
-    yield "# Which keys a run supports"
-    yield ""
-    yield "rlctl converts all canonical keys between formats. This page shows what `rlctl launch` does with each one."
-    yield ""
-    yield "- *supported*: the key takes effect."
-    yield "- *refused*: `rlctl launch` doesn't start a run that sets it to anything but its default, and says why."
-    yield "- *not used*: it affects only speed, memory or logging, so the run starts. If you set it, `rlctl check` and `launch`"
-    yield "  warn, `plan.json` and `events.jsonl` list it, and `--strict` doesn't start. A framework's default is only noted."
-    yield ""
-    yield "A name that ends in `*` includes all keys below it; `<a|b>` are options of a choice."
-    yield "Printed from `rlctl/planning/support.py`."
+def support() -> str:
+    """What a run does with each key, as Markdown."""
+    return "\n".join([*_keys(), *_values(), *_deepspeed(), *_untried()]) + "\n"
 
 
 def _keys() -> Iterator[str]:
@@ -111,4 +97,4 @@ def _untried() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    print(support_page(), end="")
+    print(support(), end="")

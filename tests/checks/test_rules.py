@@ -14,7 +14,7 @@ import pytest
 
 from rlctl.checks import LEVELS, check
 from rlctl.checks.batch import _divisors_near
-from rlctl.checks.messages_page import EXAMPLES, page
+from rlctl.checks.messages_page import EXAMPLES, messages
 from rlctl.checks.problem import ELSEWHERE, RUNNERS, level_for, runners_of
 from rlctl.common.messages import catalogue, code_of, has
 from rlctl.common.messages.reasons import reasons
@@ -23,7 +23,6 @@ from rlctl.config import config_from, load
 from rlctl.documents import read_yaml
 from rlctl.planning.arithmetic import Cluster
 
-ROOT = Path(__file__).parents[2]
 H100 = Cluster(1, 8, "cuda", gpu="NVIDIA H100 80GB HBM3")
 
 
@@ -814,12 +813,10 @@ def test_a_config_for_1024_gpus_is_checked_within_2_seconds(good: dict[str, Any]
     assert time.perf_counter() - started < 2
 
 
-def test_the_page_of_messages_is_up_to_date_and_has_every_code() -> None:
-    text = (ROOT / "docs" / "reference" / "messages.md").read_text(encoding="utf-8")
-    assert text == page(), "python -m rlctl.checks.messages_page > docs/reference/messages.md"
+def test_the_page_of_messages_has_every_code() -> None:
     codes = {code_of(id_) for id_ in catalogue("en") if has(f"{id_}.about")}
     assert codes >= set(LEVELS)
-    assert all(f"\n### `{code}`\n" in text for code in codes)
+    assert all(f"\n### `{code}`\n" in messages() for code in codes)
 
 
 def test_the_page_of_messages_shows_reasons_that_rlctl_gives() -> None:
@@ -830,7 +827,7 @@ def test_the_page_of_messages_shows_reasons_that_rlctl_gives() -> None:
     known = [re.sub(r"\\{.*?\\}", ".*", re.escape(text)) for text in with_words]
     given = [values["reason"] for values in EXAMPLES.values()]
     assert not [text for text in given if not any(re.fullmatch(pattern, text) for pattern in known)]
-    assert not re.findall(r"^- `(?:<\w+>|\W)*`", page(), re.MULTILINE)
+    assert not re.findall(r"^- `(?:<\w+>|\W)*`", messages(), re.MULTILINE)
 
 
 def test_a_dialects_default_that_changes_no_number_is_a_note_and_what_was_written_a_warning(

@@ -30,6 +30,7 @@ import pytest
 from typer.main import get_command
 
 from rlctl import cli
+from rlctl.cli.reference import commands
 from rlctl.config import presets
 
 ROOT = Path(__file__).parents[2]
@@ -244,16 +245,25 @@ def check(page: Path, block: Block, folder: Path) -> None:
 
 
 def check_commands(page: Path, block: Block, where: str) -> None:
-    commands = block.commands()
-    if block.parsed_only or page.name == "cli.md":
-        for command, _ in commands:
+    typed = block.commands()
+    if block.parsed_only:
+        for command, _ in typed:
             parse(command)
         return
-    for command, shown in commands:
+    for command, shown in typed:
         code, output = run(command)
         assert code == block.exit_code, f"{where}: `{command}` ends with {code}\n{output}"
         if block.kind == "console":
             assert matches(shown, output), f"{where}: `{command}` prints (make docs)\n{output}"
+
+
+def test_the_examples_of_each_command_are_commands(folder: Path) -> None:
+    page = folder / "cli.md"
+    page.write_text(commands(), encoding="utf-8")
+    examples = [command for block in blocks(page) for command, _ in block.commands()]
+    assert len(examples) > 50
+    for command in examples:
+        parse(command)
 
 
 def test_a_wrong_page_is_noticed(folder: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from mkdocs.config import load_config
 from mkdocs.structure.files import get_files
 from mkdocs.structure.nav import get_navigation
+from mkdocs.structure.pages import Page
 
 from tests.docs import pictures
 
@@ -25,6 +26,27 @@ def test_every_page_is_in_the_navigation(caplog: pytest.LogCaptureFixture) -> No
     shown = {page.file.src_uri for page in navigation.pages}
     assert shown == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
     assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("cli", "## `rlctl convert`"),
+        ("messages", "### `mistyped-key`"),
+        ("support", "| `train.packing` | supported |"),
+    ],
+)
+def test_the_site_adds_to_a_page_what_is_printed_from_the_code(name: str, line: str) -> None:
+    """The repository has the head of these pages only."""
+    config = load_config(str(ROOT / "mkdocs.yml"))
+    files = get_files(config)
+    file = files.get_file_from_path(f"reference/{name}.md")
+    assert file is not None
+    head = file.content_string
+    page = config.plugins.on_page_markdown(head, page=Page(None, file, config), config=config, files=files)
+    assert page.startswith(head)
+    assert f"\n{line}\n" in page
+    assert len(head.splitlines()) < 20, f"git checkout docs/reference/{name}.md: docs/made.py adds the rest"
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: str(page.relative_to(ROOT)))
