@@ -5,8 +5,7 @@
     python benchmarks/grpo_step.py --response-tokens 112 --spread-lengths
     python benchmarks/grpo_step.py --trl-processes 2                 # TRL as two processes of accelerate
     python benchmarks/grpo_step.py --processor-time                  # where the cores are busy with other things too
-    python benchmarks/grpo_step.py --exact                           # run.deterministic: prompts computed for each response,
-                                                                     # by PyTorch's own kernels, as in TRL
+    python benchmarks/grpo_step.py --exact                           # run.deterministic: prompts computed for each response
 
 Both sides start from the quickstart's model after some steps of SFT, take one optimizer step on each step's responses, and
 are warm before anything is measured. With ``--spread-lengths`` it is the model before SFT, which ends a response after any
@@ -478,7 +477,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--processor-time", action="store_true", help="compare processor time, on cores that others use"
     )
-    parser.add_argument("--exact", action="store_true", help="run.deterministic: compute as TRL does")
+    parser.add_argument(
+        "--exact", action="store_true", help="run.deterministic: compute a prompt for each response, as TRL does"
+    )
     parser.add_argument("--folder", type=Path, help="keep data and models here for further calls")
     return parser.parse_args()
 

@@ -20,7 +20,6 @@ from rlctl.runtime.models.routers import Routers
 from rlctl.runtime.models.vision import Vision, auto_class, reads_images, set_text_attention
 from rlctl.runtime.rollout import attention
 from rlctl.runtime.rollout.cache import PromptLayer, RowCache
-from rlctl.runtime.rollout.row_pass import row_pass
 
 if TYPE_CHECKING:
     from rlctl.runtime.types import Request
@@ -125,13 +124,12 @@ def _check_architecture(path: str, config: Any) -> None:
 class CausalModel:
     """The two forwards of a causal model, with this engine's masks and caches."""
 
-    def __init__(self, path: str, model: PreTrainedModel, *, exact: bool = False) -> None:
+    def __init__(self, path: str, model: PreTrainedModel) -> None:
         """Take a loaded model.
 
         Args:
             path: where it is from.
             model: the model.
-            exact: whether Transformers and PyTorch compute everything.
 
         Raises:
             RunError: it has no key-value cache.
@@ -161,7 +159,6 @@ class CausalModel:
         self._extra = {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
         self._vision = Vision(model) if reads_images(model.config) else None
         self._routers: Routers | None = None
-        self._row_pass = None if exact or self._vision is not None else row_pass(model)
         self.experts: torch.Tensor | None = None
         """int64 [rows, tokens, layers, k]: where the tokens of the last forward went, if that is recorded."""
         self.never_drawn = () if self._vision is None else self._vision.never_drawn
@@ -236,13 +233,6 @@ class CausalModel:
             cache: of the rows.
         """
         low, cursor = cache.window.low, cache.window.cursor
-        if self._row_pass is not None:
-            mask = (
-                attention.row_mask(starts, low, cursor, window=None, dtype=self.dtype)
-                if int(starts.max()) > low
-                else None
-            )
-            return self._row_pass(tokens, cursor - starts + ahead, mask, cache)
         mask = self._mask(lambda window: attention.row_mask(starts, low, cursor, window=window, dtype=self.dtype))
         return self._forward(tokens[:, None], (cursor - starts + ahead)[:, None], mask, cache, {})
 

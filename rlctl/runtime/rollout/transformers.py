@@ -40,7 +40,6 @@ class TransformersEngine(TakesWeights):
         config: PreTrainedConfig | None = None,
         tokenizer: str | None = None,
         records_experts: bool = False,
-        exact: bool = False,
     ) -> None:
         """Load the model.
 
@@ -58,7 +57,6 @@ class TransformersEngine(TakesWeights):
             config: of the model, where it is not the one in the folder.
             tokenizer: folder or hub name of the tokenizer; needed where texts end responses.
             records_experts: whether responses say which experts their tokens went to.
-            exact: whether Transformers' layers compute everything; those of ``row_pass`` differ by rounding.
 
         Raises:
             RunError: no such model or device, or a model or a setting that this engine cannot run.
@@ -78,7 +76,7 @@ class TransformersEngine(TakesWeights):
             trust_remote_code=trust_remote_code,
             config=config,
         )
-        self._model = CausalModel(model_path, loaded, exact=exact)
+        self._model = CausalModel(model_path, loaded)
         if records_experts:
             self._model.record_experts()
         self._cache = self._model.new_cache()

@@ -60,7 +60,6 @@ def rollout_spec(config: Config, engine: str, model_path: str, device: Device) -
         sleep_level=rollout_schedule.sleep_level(config),
         records_experts=arithmetic.rollout_routes(config),
         trust_tokenizer_code=config.data.trust_remote_code,
-        exact=config.run.deterministic,
         arguments=arguments,
         environment=engine_environment(config, device) if engine == "vllm" else {},
     )

@@ -34,7 +34,6 @@ from rlctl.config.sections.train import Fsdp2, PrecisionSettings, Train
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.distributions import LOG_PROBS, statistics_of_logits
 from rlctl.runtime.algorithms.entropy import compile_rows, log_probs, log_probs_and_entropy
-from rlctl.runtime.models import cpu_layers, cpu_products
 from rlctl.runtime.models.routers import Routers
 from rlctl.runtime.models.vision import Vision, reads_images, vision_tower
 from rlctl.runtime.seeds import derive_seed
@@ -123,9 +122,6 @@ class FsdpEngine(TellsLogProbs):
                 self.adapters = Adapters.put_into(self.model, model.lora, base=model.path, seed=seed)
         if train.fused_kernels.liger:
             use_liger(self.model)
-        if not torch.are_deterministic_algorithms_enabled():
-            cpu_products.use(self.model, self.device)
-            cpu_layers.use(self.model, self.device)
         if train.memory.recompute_reentrant and (self.adapters or model.freeze):
             self.model.enable_input_require_grads()  # else nothing flows back through frozen embeddings
         self._routers = Routers(self.model) if replays else None

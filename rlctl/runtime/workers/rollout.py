@@ -18,7 +18,6 @@ from rlctl.planning.plan import Device
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.models.config import changed_config, import_modules
 from rlctl.runtime.processes.environment import ENGINE_GPUS
-from rlctl.runtime.processes.memory import give_back, keep_freed_memory
 from rlctl.runtime.rollout.external import ExternalEngine
 from rlctl.runtime.rollout.interface import Finished, RolloutEngine
 from rlctl.runtime.rollout.sglang import SglangEngine, SglangServer
@@ -61,8 +60,6 @@ class RolloutSpec:
     records_experts: bool
     """Whether responses come with the experts that their tokens went to."""
     trust_tokenizer_code: bool
-    exact: bool
-    """Whether the built-in engine computes with Transformers' layers and PyTorch's kernels only."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Of vLLM's engine, or of SGLang's server."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -78,8 +75,6 @@ class RolloutWorker:
         Raises:
             RunError: the engine cannot run here, or cannot load the model.
         """
-        if spec.device == "cpu":
-            keep_freed_memory()
         self._spec = spec
         self._engine = make_engine(spec)
         self._tokenizer: Any = None
@@ -182,7 +177,6 @@ class RolloutWorker:
         if self._sleeps:
             with self._stepper.held():
                 self._engine.sleep()
-        give_back()
 
     def _wake(self) -> None:
         if self._sleeps:
@@ -226,7 +220,6 @@ def make_engine(spec: RolloutSpec) -> RolloutEngine:
         config=changed_config(model, spec.model_path),
         tokenizer=model.tokenizer or model.path,
         records_experts=spec.records_experts,
-        exact=spec.exact,
     )
 
 

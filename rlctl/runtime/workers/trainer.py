@@ -21,7 +21,6 @@ from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.divergence import WHOLE_KL, whole_kl
 from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.processes.determinism import use_deterministic_kernels
-from rlctl.runtime.processes.memory import give_back, keep_freed_memory
 from rlctl.runtime.serialization.sequences import SampleTuple, Values, scattered
 from rlctl.runtime.serialization.tensors import TensorTuple
 from rlctl.runtime.sync.device import Broadcast, NcclRendezvous
@@ -381,7 +380,6 @@ def take_steps(
     if not ticks_inside:
         engine.step_schedule()
     engine.offload()
-    give_back()
     return metrics
 
 
@@ -389,8 +387,6 @@ def enter(spec: JoinSpec, place: Place) -> None:
     """Meet the other workers of a model; see ``join``."""
     if spec.deterministic:
         use_deterministic_kernels()
-    if place.device == "cpu":
-        keep_freed_memory()
     join(
         place.rank,
         place.world_size,

@@ -28,7 +28,6 @@ from rlctl.config.sections.train import Fsdp2, MemorySettings, Optimizer, Precis
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.distributions import LOG_PROBS, STATISTICS
 from rlctl.runtime.algorithms.preference import PAIR
-from rlctl.runtime.models import cpu_products
 from rlctl.runtime.specs.trained import loss_spec, teaching_of
 from rlctl.runtime.train import model as model_module
 from rlctl.runtime.train.checkpoint import state_of
@@ -145,21 +144,6 @@ def updates(
     """Take optimizer steps on all samples, a schedule tick after each; weights and metrics."""
     engine = engine_of(folder, train, attention=attention)
     return gathered_after(engine, samples, loss, micro, count)
-
-
-def updates_by_onednn(
-    folder: Path, samples: Sequence[Sample], lora: Lora | None, deterministic: bool
-) -> tuple[dict[str, Tensor], int]:
-    """Weights after an optimizer step on all samples, and how many linear layers oneDNN computed, on a machine where it is faster."""
-    torch.use_deterministic_algorithms(deterministic, warn_only=True)
-    try:
-        with patch.object(cpu_products, "faster", lambda: True), patch.object(cpu_products, "SMALL", 0):
-            engine = engine_of(folder, settings(type="sgd", lr=0.1), lora=lora)
-            weights, _ = gathered_after(engine, samples, SftLoss(), ALL_AT_ONCE, 1)
-    finally:
-        torch.use_deterministic_algorithms(False)
-    layers = [module for module in engine.model.modules() if isinstance(module, torch.nn.Linear)]
-    return weights, sum(getattr(layer.forward, "__func__", None) is cpu_products.forward for layer in layers)
 
 
 def loaded(folder: Path, role: Role, by_parts: bool) -> tuple[dict[str, Tensor], dict[str, Tensor], int, Any]:

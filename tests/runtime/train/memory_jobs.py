@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from unittest.mock import patch
 
 import torch
 from torch.distributed.tensor import DTensor
@@ -18,9 +17,7 @@ from rlctl.runtime.types import Sample
 from tests.planning.memory.live_storages import LiveStorages
 
 
-def allocated(
-    folder: Path, compute: str, recompute: bool, prompt: int, response: int, count: int, as_on_a_gpu: bool = True
-) -> dict[str, int]:
+def allocated(folder: Path, compute: str, recompute: bool, prompt: int, response: int, count: int) -> dict[str, int]:
     """Bytes of parameters and optimizer of one worker, and the peak of a step of two micro-batches, all really computed."""
     entropy.CPU_CHUNK_ELEMENTS = entropy.CHUNK_ELEMENTS  # as on a GPU
     train = Train(
@@ -29,10 +26,7 @@ def allocated(
         memory=MemorySettings(recompute_activations=recompute),
     )
     live = LiveStorages()
-    with patch.object(
-        torch, "are_deterministic_algorithms_enabled", lambda: as_on_a_gpu
-    ):  # the layers of a CPU need less
-        engine = FsdpEngine(Model(path=str(folder)), train, role="policy", seed=1, scheduler_steps=10)
+    engine = FsdpEngine(Model(path=str(folder)), train, role="policy", seed=1, scheduler_steps=10)
     width = prompt + response
     mask = torch.arange(width + 1) > prompt  # the last token is predicted and never fed
     samples = [Sample(torch.full((width + 1,), 5), mask, {}) for _ in range(2 * count)]
