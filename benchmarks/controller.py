@@ -359,6 +359,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         make_quickstart(folder / "quickstart", seed=0)
+        config_file = folder / "quickstart/model/config.json"
+        positions = {
+            "max_position_embeddings": 2 * options.tokens
+        }  # the quickstart's model has no room for such responses
+        config_file.write_text(json.dumps(json.loads(config_file.read_text()) | positions))
         profile = cProfile.Profile(time.process_time) if options.profile else None
         groups, own = run(options, folder, profile)
         generation, training = estimated_step(options, folder)
