@@ -13,6 +13,7 @@ import math
 import os
 import threading
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -221,23 +222,24 @@ class Waiting(Protocol):
         """Their values, in order."""
 
 
-class Group(Protocol):
+class Group(ABC):
     """Workers of one role. Calls of several threads come one after another, so that all workers get them in one order."""
 
     names: Sequence[str]
     log: CallLog
     """Gets every call of a method."""
+    turn: AbstractContextManager[Any]
+    """Within, no other thread calls these workers."""
 
     @property
+    @abstractmethod
     def hold_seconds(self) -> float:
         """How long a worker may hold a call until there is something to return."""
 
-    @property
-    def turn(self) -> AbstractContextManager[Any]:
-        """Within, no other thread calls these workers."""
+    def __len__(self) -> int:
+        return len(self.names)
 
-    def __len__(self) -> int: ...
-
+    @abstractmethod
     def each(
         self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: RetryPolicy | None = None
     ) -> list[Any]:
@@ -261,7 +263,10 @@ class Group(Protocol):
         ``leave`` makes of a value that a worker joined for others what this process gets, which has a method ``attached``, and
         arrays that stay in the object store; None if nothing stays. ``attached``, given the ``StoredArrays``, makes the value.
         """
+        ordered = list(arguments.values()) if isinstance(arguments, Mapping) else arguments
+        return join(self.each(method, ordered, again=again))
 
+    @abstractmethod
     def begin(
         self,
         method: Callable[..., Any],
@@ -279,27 +284,36 @@ class Group(Protocol):
         run beside the worker's other calls.
         """
 
+    @abstractmethod
     def first(self, waiting: Sequence[Waiting], seconds: float) -> list[int]:
         """Which of some calls, each of one worker, can be waited for now, once any can; none after ``seconds``."""
 
+    @abstractmethod
     def processes_of(self) -> range:
         """Indices for ``begin``: of all processes, also of those that are one to ``each``."""
 
+    @abstractmethod
     def share(self, value: Any) -> Any:
         """A handle on a value, which can be passed to many workers and crosses to each machine once."""
 
     def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
         """Call ``method`` on every worker with the same arguments."""
+        return self.each(method, [args] * len(self))
 
     def fetch(self, method: Callable[..., Any], *args: Any) -> list[Any]:
         """As ``all``, giving handles that can be passed as arguments to workers of any group."""
+        with self.turn:
+            return self.begin(method, dict.fromkeys(self.processes_of(), args), keep=True).wait()
 
+    @abstractmethod
     def start_profiles(self, orders: Mapping[int, Order]) -> None:
         """Let some workers, by rank, record what they do."""
 
+    @abstractmethod
     def end_profiles(self, ranks: Sequence[int], label: str) -> None:
         """Let them write what they recorded; ``label`` is part of the names of the files."""
 
+    @abstractmethod
     def close(self) -> None:
         """End the processes."""
 
@@ -314,7 +328,7 @@ class _Later:
         return self.call()
 
 
-class LocalGroup:
+class LocalGroup(Group):
     """One worker in this process."""
 
     hold_seconds = 0.1
@@ -322,12 +336,9 @@ class LocalGroup:
     def __init__(self, name: str, worker: Any) -> None:
         self.names: Sequence[str] = [name]
         self.log = CallLog()
-        self.turn: AbstractContextManager[Any] = threading.RLock()
+        self.turn = threading.RLock()
         self._worker = worker
         self._profile = WorkerProfile()
-
-    def __len__(self) -> int:
-        return 1
 
     def each(
         self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: RetryPolicy | None = None
@@ -338,27 +349,13 @@ class LocalGroup:
         self.log.add(self.names[0], method.__name__, watch.usage)
         return [value]
 
-    def joined(
-        self,
-        method: Callable[..., Any],
-        arguments: Arguments,
-        join: Callable[[list[Any]], Any],
-        *,
-        again: RetryPolicy | None = None,
-        leave: Leave | None = None,
-    ) -> Any:
-        return join(self.each(method, list(arguments.values()) if isinstance(arguments, Mapping) else arguments))
-
     def begin(
         self,
         method: Callable[..., Any],
         arguments: Mapping[int, tuple[Any, ...]],
         *,
-        keep: bool = False,
         again: RetryPolicy | None = None,
-        limit: Limit = Limit(),
-        beside: Waiting | None = None,
-        lane: Lane | None = None,
+        **options: Any,
     ) -> Waiting:
         return _Later(lambda: self.each(method, list(arguments.values()), again=again) if arguments else [])
 
@@ -370,11 +367,6 @@ class LocalGroup:
 
     def share(self, value: Any) -> Any:
         return value
-
-    def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
-        return self.each(method, [args])
-
-    fetch = all
 
     def start_profiles(self, orders: Mapping[int, Order]) -> None:
         for order in orders.values():
@@ -390,7 +382,7 @@ class LocalGroup:
             closing()
 
 
-class Replicas:
+class Replicas(Group):
     """A group of which several workers work on the same: they share a model or sequences, and are one to the controller."""
 
     def __init__(self, group: Group, members: Sequence[Sequence[int]]) -> None:
@@ -398,6 +390,7 @@ class Replicas:
         self._group, self._members = group, members
         self._first = [each[0] for each in members]
         self.names: Sequence[str] = [group.names[first] for first in self._first]
+        self.turn = group.turn
 
     @property
     def log(self) -> CallLog:
@@ -411,9 +404,6 @@ class Replicas:
     def hold_seconds(self) -> float:
         return self._group.hold_seconds
 
-    def __len__(self) -> int:
-        return len(self._members)
-
     def each(
         self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: RetryPolicy | None = None
     ) -> list[Any]:
@@ -421,37 +411,11 @@ class Replicas:
         own = {member: each for members, each in zip(self._members, arguments, strict=True) for member in members}
         return self._of_first(self._group.each(method, [own[member] for member in range(len(self._group))]))
 
-    def joined(
-        self,
-        method: Callable[..., Any],
-        arguments: Arguments,
-        join: Callable[[list[Any]], Any],
-        *,
-        again: RetryPolicy | None = None,
-        leave: Leave | None = None,
-    ) -> Any:
-        assert not isinstance(arguments, Mapping), "all workers get the samples that they share"
-        return join(self.each(method, arguments, again=again))
-
     def _of_first(self, answers: Sequence[Any]) -> list[Any]:
         return [answers[first] for first in self._first]
 
-    @property
-    def turn(self) -> AbstractContextManager[Any]:
-        return self._group.turn
-
-    def begin(
-        self,
-        method: Callable[..., Any],
-        arguments: Mapping[int, tuple[Any, ...]],
-        *,
-        keep: bool = False,
-        again: RetryPolicy | None = None,
-        limit: Limit = Limit(),
-        beside: Waiting | None = None,
-        lane: Lane | None = None,
-    ) -> Waiting:
-        return self._group.begin(method, arguments, keep=keep, again=again, limit=limit, beside=beside, lane=lane)
+    def begin(self, method: Callable[..., Any], arguments: Mapping[int, tuple[Any, ...]], **options: Any) -> Waiting:
+        return self._group.begin(method, arguments, **options)
 
     def first(self, waiting: Sequence[Waiting], seconds: float) -> list[int]:
         return self._group.first(waiting, seconds)
@@ -461,9 +425,6 @@ class Replicas:
 
     def share(self, value: Any) -> Any:
         return self._group.share(value)
-
-    def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
-        return self._of_first(self._group.all(method, *args))
 
     def fetch(self, method: Callable[..., Any], *args: Any) -> list[Any]:
         return self._of_first(self._group.fetch(method, *args))
@@ -490,7 +451,7 @@ def _given(arguments: Arguments) -> Given:
     return given(arguments if isinstance(arguments, Mapping) else dict(enumerate(arguments)))
 
 
-class RayGroup:
+class RayGroup(Group):
     """Workers in Ray actors; more than a few are called by way of others of them."""
 
     def __init__(
@@ -517,7 +478,7 @@ class RayGroup:
         self._spawn = spawn
         self._stop_requested = stop_requested
         self._limit = limit
-        self.turn: AbstractContextManager[Any] = threading.RLock()
+        self.turn = threading.RLock()
         self._actors = [spawn(index) for index in range(len(names))]
         silence = min(SILENCE_SECONDS, limit / 2)
         self._pulses = [Heartbeat(_heartbeat(actor), silence) for actor in self._actors]
@@ -526,9 +487,6 @@ class RayGroup:
         self._links = Links(range(len(names)), self.names, self._actors, _heartbeat, silence, fan, calls)
         self._made: tuple[Callable[..., Any], Sequence[tuple[Any, ...]]] | None = None
         """What the workers were made by and of."""
-
-    def __len__(self) -> int:
-        return len(self._actors)
 
     @property
     def hold_seconds(self) -> float:
@@ -568,13 +526,11 @@ class RayGroup:
         arguments: Mapping[int, tuple[Any, ...]],
         *,
         keep: bool = False,
-        again: RetryPolicy | None = None,
-        limit: Limit = Limit(),
-        beside: Waiting | None = None,
         lane: Lane | None = None,
+        **options: Any,
     ) -> Calls:
         asked = "keep" if keep else "side" if lane else "call"
-        return self._begin(asked, method, given(arguments), again=again, limit=limit, beside=beside, lane=lane)
+        return self._begin(asked, method, given(arguments), lane=lane, **options)
 
     def _begin(
         self,
@@ -687,13 +643,6 @@ class RayGroup:
             return call(place)
 
         return replaced
-
-    def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
-        return self.each(method, [args] * len(self._actors))
-
-    def fetch(self, method: Callable[..., Any], *args: Any) -> list[Any]:
-        with self.turn:
-            return self.begin(method, dict.fromkeys(self.processes_of(), args), keep=True).wait()
 
     def start_profiles(self, orders: Mapping[int, Order]) -> None:
         calls = [self._actors[rank].start_profile.remote(order) for rank, order in orders.items()]
