@@ -83,8 +83,8 @@ def engine_arguments(config: Config) -> Any:
 def way_of_weights(config: Config) -> Any:
     """How large a bucket of weights may be that training gives out, and by which way it travels."""
     from rlctl.runtime.roles import Policy
+    from rlctl.runtime.specs.stage import transport_of
     from rlctl.runtime.specs.trained import policy_spec
-    from rlctl.runtime.specs.transport import transport_of
 
     weights: Any = Policy(SimpleNamespace(), policy_spec(config), transport_of(config, "cpu", Path("stage"))).weights()  # type: ignore[arg-type]
     return weights.bucket_bytes, type(weights.transport)

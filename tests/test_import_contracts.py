@@ -58,7 +58,7 @@ ASSEMBLY = {"build", "launch", "sourcing", "specs", "stage_inputs", "stage_run",
 BESIDE = {
     "checkpoints.checkpoint", "checkpoints.inputs", "checkpoints.resume_path", "endpoints", "processes.environment",
     "remote.inputs", "rollout.sglang_arguments", "rollout.vllm_arguments",
-    "tracking.make", "tracking.secrets", "train.preflight",
+    "tracking.make", "train.preflight",
 }  # fmt: skip
 """Those that check, translate or record a config before anything starts."""
 

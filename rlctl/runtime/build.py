@@ -26,11 +26,9 @@ from rlctl.runtime.remote.checkpoints import copies_of
 from rlctl.runtime.reporting.sample_files import SampleFiles
 from rlctl.runtime.roles import Policy, ReferencePolicy, RewardModel, Rewards, RolloutEngines
 from rlctl.runtime.sourcing import make_builder, make_groups
-from rlctl.runtime.specs.evaluation import held_out_spec
 from rlctl.runtime.specs.experience import old_is_current
-from rlctl.runtime.specs.profiling import speed_of
+from rlctl.runtime.specs.stage import held_out_spec, speed_of, transport_of
 from rlctl.runtime.specs.trained import critic_section, policy_spec, value_model_spec
-from rlctl.runtime.specs.transport import transport_of
 from rlctl.runtime.stage_context import Roles, StageContext
 from rlctl.runtime.stage_run import StageRun
 from rlctl.runtime.start_workers import start_workers

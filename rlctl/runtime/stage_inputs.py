@@ -44,9 +44,9 @@ from rlctl.runtime.rewards.function import PACKAGE, file_of
 from rlctl.runtime.rollout.sglang_arguments import check_sglang
 from rlctl.runtime.rollout.vllm_arguments import check_vllm
 from rlctl.runtime.specs.data import data_spec, operator_spec
-from rlctl.runtime.specs.evaluation import held_out_spec
 from rlctl.runtime.specs.experience import check_service, check_skips, shaping_spec
 from rlctl.runtime.specs.served import agent_spec, check_served
+from rlctl.runtime.specs.stage import held_out_spec
 from rlctl.runtime.specs.trained import check_critic, critic_section, loss_spec
 from rlctl.runtime.stage_run import ENDLESS, Clock
 from rlctl.runtime.train.preflight import check_section, check_training, check_vision, left_off

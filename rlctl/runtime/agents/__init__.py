@@ -10,6 +10,5 @@ kinds.py         the agents ``tools`` and ``function``, and what agents work wit
 programs.py      agents of type ``program``; endpoint.py: what they call; program_child.py: runs Python functions
 making.py        the agents of a config
 acting.py        the agent ``environment``; played.py, hosting.py, environment_host.py: where environments run
-credit.py        what a trajectory is worth by itself
 loop.py          the asyncio loop that runs many of them
 """

@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Literal
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
+from rlctl.config.sections.agents import RunningAgent
+from rlctl.planning import arithmetic
 from rlctl.runtime.agents.conversation import Message
-from rlctl.runtime.agents.credit import own_reward, treatment_of
 from rlctl.runtime.agents.kinds import Agent, Ask, Ended, Model
 from rlctl.runtime.agents.random_model import random_answers
 from rlctl.runtime.agents.record import Recorder
@@ -28,6 +30,8 @@ from rlctl.runtime.user_code import contained, last_lines
 
 Key = tuple[int, int]
 """A trajectory: the ticket of its request, and its place in the group."""
+Treatment = Literal["train", "mask", "zero_reward"]
+"""What training makes of a trajectory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,3 +261,19 @@ def _failed(agent: Agent, model: Model, error: Exception, row: Prompt) -> Respon
 
 def _plain(message: Message) -> Message:
     return dict(message)
+
+
+def own_reward(agent: RunningAgent, turns: Sequence[float], said: float | None = None) -> float | None:
+    """The reward of a trajectory by those of its turns, and what the agent itself says; None if ``rewards`` alone score it."""
+    kind = arithmetic.credit_of(agent)
+    if kind == "function":
+        return said
+    found = sum(turns) if kind == "sum" else (turns[-1] if turns else 0.0)
+    return found + (said or 0.0)
+
+
+def treatment_of(agent: RunningAgent, stop: str) -> Treatment:
+    """What training makes of a trajectory that ended so."""
+    if stop == "length":
+        return agent.on_token_limit
+    return agent.on_turn_limit if stop in ("turns", "time") else "train"

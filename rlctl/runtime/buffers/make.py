@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,11 @@ from rlctl.config.sections.execution import Buffer as Section
 from rlctl.config.sections.execution import FileBuffer as FileSection
 from rlctl.config.sections.execution import MemoryBuffer as MemorySection
 from rlctl.config.sections.execution import SqlBuffer as SqlSection
-from rlctl.runtime.buffers.copied import Copied
 from rlctl.runtime.buffers.files import FileBuffer
-from rlctl.runtime.buffers.interface import Buffer, SharedBuffer, never
+from rlctl.runtime.buffers.interface import Buffer, SharedBuffer, Statistics, never
 from rlctl.runtime.buffers.memory import MemoryBuffer
 from rlctl.runtime.buffers.replay import Reuse
+from rlctl.runtime.experience.samples import RolloutGroup
 
 LABEL = "responses"
 """Name of a buffer whose section gives none."""
@@ -113,3 +114,39 @@ def member_of(place: Path) -> str:
             said("{file} cannot be written: {value}", file=file, value=error.strerror or error),
             hint="set run.folder to a folder that this user can write to",
         ) from error
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A buffer, and a copy of all that is put (``log_path``); what is put again after a resume is there once."""
+
+    buffer: Buffer
+    copy: Buffer
+
+    def put(self, groups: Sequence[RolloutGroup]) -> None:
+        self.copy.put(groups)
+        self.buffer.put(groups)
+
+    def take(self, count: int, *, oldest_version: int = 0) -> list[RolloutGroup]:
+        return self.buffer.take(count, oldest_version=oldest_version)
+
+    def end_writing(self) -> None:
+        self.copy.end_writing()
+        self.buffer.end_writing()
+
+    def statistics(self) -> Statistics:
+        return self.buffer.statistics()
+
+    def state(self) -> dict[str, Any]:
+        return {"buffer": self.buffer.state(), "copy": self.copy.state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.buffer.restore(state.get("buffer", {}))
+        self.copy.restore(state.get("copy", {}))
+
+    def acknowledge(self, state: dict[str, Any]) -> None:
+        self.buffer.acknowledge(state["buffer"])
+
+    def close(self) -> None:
+        self.copy.close()
+        self.buffer.close()

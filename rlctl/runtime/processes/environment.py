@@ -17,7 +17,6 @@ from pathlib import Path
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
 from rlctl.config import Config
-from rlctl.runtime.processes.determinism import VARIABLES
 from rlctl.runtime.user_code import import_file, import_module, last_lines
 
 FOLDER, LEVEL, PLUGINS, BY_NODE = "RLCTL_WORKING_FOLDER", "RLCTL_LOG_LEVEL", "RLCTL_PLUGINS", "RLCTL_LOGS_BY_NODE"
@@ -28,6 +27,13 @@ LEFT_ALONE = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"
 ENGINE_GPUS = "RLCTL_ENGINE_GPUS"
 """The GPUs of an engine that is one program on several of them, as CUDA_VISIBLE_DEVICES has them."""
 COPIED_EVERY_SECONDS = 5.0
+DETERMINISTIC = {
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+    "FLASH_ATTENTION_DETERMINISTIC": "1",
+    "NCCL_ALGO": "Ring",
+    "PYTHONHASHSEED": "0",
+}
+"""Variables of ``run.deterministic``, which cuBLAS, FlashAttention, NCCL and Python read when they are loaded."""
 _QUIET = {"debug": "debug", "info": "warning", "warning": "warning", "error": "error"}
 """What Transformers tells of by level: its notes are about its own code."""
 
@@ -45,7 +51,7 @@ def worker_environment(config: Config) -> dict[str, str]:
         BY_NODE: "1" if runtime.logs_by_node else "",
         "VLLM_LOGGING_LEVEL": runtime.log_level.upper(),
         "TRANSFORMERS_VERBOSITY": _QUIET[runtime.log_level],
-        **(VARIABLES if config.run.deterministic else {}),
+        **(DETERMINISTIC if config.run.deterministic else {}),
         **passed,
         **runtime.env_vars,
     }

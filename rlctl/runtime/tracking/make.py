@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rlctl.common.errors import RlctlError, RunError
 from rlctl.common.messages.reasons import said
-from rlctl.config import Config
+from rlctl.common.secrets import without_secrets
+from rlctl.config import Config, put_at, to_plain
+from rlctl.config.inspect import secrets
 from rlctl.config.sections import output
 from rlctl.runtime.tracking.interface import RunInfo, Tracker
 from rlctl.runtime.tracking.mlflow import MlflowTracker
 from rlctl.runtime.tracking.safe import HURRY, SafeTracker
-from rlctl.runtime.tracking.secrets import visible
 from rlctl.runtime.tracking.swanlab import SwanlabTracker
 from rlctl.runtime.tracking.tensorboard import TensorboardTracker
 from rlctl.runtime.tracking.wandb import WandbTracker
+
+HIDDEN = "<hidden>"
 
 
 def make_trackers(
@@ -76,3 +80,20 @@ def _make(settings: output.Tracker, info: RunInfo) -> Tracker:
         said("rlctl has no tracker {type_name}", type_name=settings.type_name),
         hint="use console, tensorboard, swanlab, wandb or mlflow",
     )
+
+
+def visible(config: Config) -> dict[str, Any]:
+    """The config as plain values, with ``<hidden>`` for every secret that has a value, also in other text."""
+    shown: dict[str, Any] = to_plain(config)
+    for path, value in secrets(config):
+        if value is not None:
+            put_at(shown, path, HIDDEN)
+    return {key: _without_secrets(value) for key, value in shown.items()}
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_secrets(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_secrets(item) for item in value]
+    return without_secrets(value) if isinstance(value, str) else value

@@ -26,8 +26,7 @@ from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
 from rlctl.config.sections.batch import MicroBatchSize
 from rlctl.runtime.models.vision import Vision, joined
-from rlctl.runtime.train.moving import to_device
-from rlctl.runtime.train.rows import Rows
+from rlctl.runtime.train.rows import Rows, to_device
 from rlctl.runtime.types import Sample
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from torch import Tensor
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
 from rlctl.runtime.train.microbatch import MicroBatch
-from rlctl.runtime.train.moving import to_device
+from rlctl.runtime.train.rows import to_device
 from rlctl.runtime.types import Sample
 
 

@@ -20,7 +20,6 @@ from rlctl.config.sections.train import LrScheduler
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.divergence import WHOLE_KL, whole_kl
 from rlctl.runtime.algorithms.preference import PAIR
-from rlctl.runtime.processes.determinism import use_deterministic_kernels
 from rlctl.runtime.serialization.sequences import SampleTuple, Values, scattered
 from rlctl.runtime.serialization.tensors import TensorTuple
 from rlctl.runtime.sync.device import Broadcast, NcclRendezvous
@@ -385,8 +384,12 @@ def take_steps(
 
 def enter(spec: JoinSpec, place: Place) -> None:
     """Meet the other workers of a model; see ``join``."""
-    if spec.deterministic:
-        use_deterministic_kernels()
+    if (
+        spec.deterministic
+    ):  # an operation without such a kernel is computed all the same: PyTorch warns of it in the log
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.backends.cudnn.deterministic = True
+        torch.backends.cudnn.benchmark = False
     join(
         place.rank,
         place.world_size,

@@ -19,7 +19,7 @@ from rlctl.config import Config
 from rlctl.config.sections.train import Fsdp2
 from rlctl.planning.memory.roles import counted_share, micro_tokens
 from rlctl.runtime.algorithms import entropy
-from rlctl.runtime.train import attention, fsdp
+from rlctl.runtime.train import attention, sharding
 from rlctl.runtime.train.head import Head
 from rlctl.runtime.train.rows import Rows
 from tests.planning.memory.live_storages import LiveStorages
@@ -34,7 +34,7 @@ def peak_of_step(config: Config, monkeypatch: pytest.MonkeyPatch, *, trains: boo
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)  # type: ignore[no-untyped-call]
     try:
         mesh = init_device_mesh("cpu", (world,))  # its ranks are read, which fake tensors do not allow
-        monkeypatch.setattr(fsdp, "make_mesh", lambda shard, device: mesh)
+        monkeypatch.setattr(sharding, "make_mesh", lambda shard, device: mesh)
         live = LiveStorages()
         with FakeTensorMode(allow_non_fake_inputs=True), live.resizes():
             return _measured(config, live, trains)
@@ -57,7 +57,7 @@ def _measured(config: Config, live: LiveStorages, trains: bool) -> int:
     model.set_attn_implementation(attention.PACKED)
     if train.memory.recompute_activations and trains:
         model.gradient_checkpointing_enable({"use_reentrant": False})
-    fsdp.shard_model(model, train.engine, train.precision, torch.device("cpu"))
+    sharding.shard_model(model, train.engine, train.precision, torch.device("cpu"))
     head, optimizer = Head(model), torch.optim.AdamW(model.parameters(), fused=True)
     for parameter in model.parameters():
         live.count(parameter.data)

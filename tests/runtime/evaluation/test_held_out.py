@@ -11,7 +11,7 @@ import pytest
 from rlctl.planning.plan import make_plan
 from rlctl.runtime.data.tokenizer import load_tokenizer
 from rlctl.runtime.evaluation.held_out import distinct, open_held_out
-from rlctl.runtime.specs.evaluation import held_out_spec
+from rlctl.runtime.specs.stage import held_out_spec
 
 
 def test_files_of_one_name_have_metrics_of_their_own(task: Any, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from rlctl.runtime.profiling.steps import Meter, chosen, of_tool
 from rlctl.runtime.profiling.throughput import Interval
 from rlctl.runtime.profiling.timeline import Timeline
 from rlctl.runtime.profiling.usage import Call, Gpu, Usage
-from rlctl.runtime.specs.profiling import speed_of
+from rlctl.runtime.specs.stage import speed_of
 
 
 class Worker:

@@ -14,7 +14,7 @@ from rlctl.planning.plan import make_plan
 from rlctl.runtime.profiling.throughput import Interval, Speed, covered, phase_times, worker_metrics
 from rlctl.runtime.profiling.usage import Gpu, SameCalls, Usage, Usages
 from rlctl.runtime.reporting.metrics import describe
-from rlctl.runtime.specs.profiling import speed_of
+from rlctl.runtime.specs.stage import speed_of
 
 TINY = {
     "model_type": "qwen2",

@@ -16,7 +16,7 @@ from torch import Tensor
 from rlctl.common.errors import RunError
 from rlctl.config import config_from
 from rlctl.runtime.processes.group import RetryPolicy
-from rlctl.runtime.specs.transport import transport_of
+from rlctl.runtime.specs.stage import transport_of
 from rlctl.runtime.sync.bucket import parts
 from rlctl.runtime.sync.device import Broadcast, Handles, Ipc, Nccl, NcclRendezvous
 from rlctl.runtime.sync.machine import TrainWorkers, WeightSync

@@ -22,7 +22,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from rlctl.config.sections.model import Model
 from rlctl.config.sections.train import Fsdp2, MemorySettings, PrecisionSettings
 from rlctl.planning.models.lookup import known_configs
-from rlctl.runtime.train import fsdp
+from rlctl.runtime.train import sharding
 from rlctl.runtime.train.model import load
 from rlctl.runtime.train.safetensors_files import SafetensorsFiles
 
@@ -93,7 +93,7 @@ def test_each_worker_makes_and_reads_an_eighth(folder: Path, rank: int, dtype: t
     model, empty = load(Model(path=str(folder)), MemorySettings(), dtype=dtype, train=True, whole=False)
     assert empty is not None
     assert all(parameter.is_meta for parameter in model.parameters()), "nothing of it is in memory"
-    fsdp.shard_model(model, Fsdp2(), PrecisionSettings(), torch.device("cpu"))
+    sharding.shard_model(model, Fsdp2(), PrecisionSettings(), torch.device("cpu"))
     empty.fill(torch.device("meta"))
     parts = [parameter.to_local() for parameter in model.parameters() if isinstance(parameter, DTensor)]
     assert len(parts) == len(list(model.parameters()))

@@ -27,7 +27,7 @@ from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.roles import Policy
 from rlctl.runtime.specs.experience import generation_spec, rollout_batch_spec, shaping_spec
-from rlctl.runtime.specs.profiling import speed_of
+from rlctl.runtime.specs.stage import speed_of
 from rlctl.runtime.specs.trained import critic_spec, policy_spec, trainer_spec, value_model_spec
 from rlctl.runtime.stage_run import Clock, StageRun
 from rlctl.runtime.stopping import StopSwitch
