@@ -81,6 +81,28 @@ def test_tokens_of_one_gpu_become_tokens_of_those_that_share_a_sequence(override
     assert values["actor_rollout_ref"]["actor"]["ppo_max_token_len_per_gpu"] == 1000
 
 
+@pytest.mark.parametrize(
+    ("overrides", "size"),
+    [
+        ([], 2),
+        ([f"{A}.ulysses_sequence_parallel_size=4"], 8),
+        (["model_engine=megatron", f"{A}.megatron.tensor_model_parallel_size=4"], 8),
+        (
+            [
+                "model_engine=megatron",
+                f"{A}.megatron.tensor_model_parallel_size=2",
+                f"{A}.megatron.context_parallel_size=2",
+            ],
+            8,
+        ),
+        (["model_engine=megatron", f"{A}.megatron.pipeline_model_parallel_size=8"], 16),
+    ],
+)
+def test_sequences_of_all_gpus_are_divided_by_the_data_parallel_ranks(overrides: list[str], size: int) -> None:
+    loaded, _ = read(*overrides, f"{A}.ppo_micro_batch_size=16", "trainer.n_gpus_per_node=8", dialect="verl@0.6")
+    assert loaded.config.batch.micro_batch.size == size
+
+
 def test_a_context_size_of_an_engine_that_does_not_run_shares_nothing() -> None:
     loaded, _ = read(
         f"{A}.megatron.context_parallel_size=4", f"{A}.use_dynamic_bsz=true", f"{A}.ppo_max_token_len_per_gpu=1000"

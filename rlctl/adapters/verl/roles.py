@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,6 +53,14 @@ class Role:
             block = self.key.removesuffix("strategy")
             return _size(view.get(f"{block}{kind}.{SHARED_BY[kind]}", view.get(f"{block}{SHARED_BY[kind]}")))
         return self.ulysses_size(view) if kind in FSDP_KINDS else 1
+
+    def replica(self, view: Reading) -> int:
+        """GPUs of one data-parallel rank: verl divides sizes of all GPUs by the ranks."""
+        if self.kind(view) != "megatron":
+            return self.sharers(view)
+        block = self.context.removesuffix("context_parallel_size")
+        sizes = (_size(view.get(f"{block}{way}_model_parallel_size")) for way in ("tensor", "pipeline"))
+        return self.sharers(view) * math.prod(sizes)
 
     def ulysses_size(self, view: Reading) -> int:
         """The Ulysses size; engines take that of the FSDP block only since 0.8."""

@@ -213,7 +213,8 @@ def micro_size(view: Reading, dynamic: str, keys: tuple[str, str, str], role: Ro
         note = said("tokens of one GPU x {factor} GPUs of a replica", factor=factor) if factor > 1 else ""
         return True, tokens, size * factor if isinstance(size, int) else size, note
     if view.get(responses) is None and total and view.get(total) is not None:
-        return False, total, max(1, int(view.get(total)) // _devices(view)), "divided by the devices"
+        ranks = max(1, _devices(view) // role.replica(view))
+        return False, total, max(1, int(view.get(total)) // ranks), "divided by the replicas"
     return False, responses, view.get(responses), ""
 
 
