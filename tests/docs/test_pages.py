@@ -33,7 +33,15 @@ NO_KEYS = {"reward_model.ground_truth", "trainer.val_befor_train"}
 """A column of verl's data, and the typo that pages show."""
 FILES = (".py", ".yaml", ".md", ".json", ".jsonl", ".parquet", ".sh", ".txt")
 SECTIONS = {key.pattern.split(".")[0] for key in walk(Config)}
-ABOUT_DIALECTS = ("architecture.md", "concepts.md", "index.md", "CONTRIBUTING.md", "add-a-dialect.md", "add-a-key.md")
+ABOUT_DIALECTS = (
+    "architecture.md",
+    "concepts.md",
+    "index.md",
+    "CONTRIBUTING.md",
+    "add-a-dialect.md",
+    "add-a-key.md",
+    "add-a-release.md",
+)
 KEY = re.compile(r"`([a-z_]+(?:\.[a-z_]+|\[\]|<[a-z_0-9]+>)+)`")
 
 
@@ -99,7 +107,7 @@ def test_keys_of_frameworks_that_are_named_exist(page: Path) -> None:
 def _key_endings() -> frozenset[str]:
     """Every key without its indices, and what is left of it without its first parts; each after a dot."""
     texts = [file.read_text() for file in (ROOT / "rlctl" / "adapters" / "schemas").rglob("*.tsv")]
-    keys = {line.split()[-1] for text in texts for line in text.splitlines() if line and not line.startswith("#")}
+    keys = {line.split("\t")[0] for text in texts for line in text.splitlines() if line and not line.startswith("#")}
     keys |= {key.name for path in canonical_paths() for spelling in spellings(path) for key in spelling.keys}
     keys |= {key.pattern for key in walk(Config)}
     plain = {re.sub(r"\.\*\*?|\[\]|<[^>]*>|\{\}", "", key) for key in keys}
