@@ -37,6 +37,9 @@ from rlctl.common.messages.reasons import said
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from rlctl.common.report import Report
+    from rlctl.planning.memory_terms import MemoryTerms
+
 GROUP = "rlctl.dialects"
 _BUILTIN = {
     "rlctl": ("rlctl.adapters.engine.canonical", "RLCTL"),
@@ -105,3 +108,17 @@ def dialect(name: str) -> Dialect:
         said("unknown format {name!r}; known: {names}", name=name, names=", ".join(names())),
         hint=nearest(name, names()),
     )
+
+
+def memory_terms(report: Report, runner: str = "") -> MemoryTerms:
+    """What a framework holds in memory.
+
+    Args:
+        report: of a file that was read.
+        runner: the framework; empty is that of the file. Its release is that of the file; another framework's is the newest.
+    """
+    own, _, release = report.dialect.partition("@")
+    name = runner or own or "rlctl"
+    values = {entry.key: entry.value for entry in report.accounting} if name == own else {}
+    known = dialect(name)
+    return known.memory(known.release(release if name == own else ""), values)

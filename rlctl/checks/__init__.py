@@ -35,6 +35,7 @@ from rlctl.common.report import Finding, Fix, Level
 from rlctl.config import Config, resolve_stages, with_value
 from rlctl.documents.paths import KeyPath, dotted
 from rlctl.planning.arithmetic import Cluster
+from rlctl.planning.memory_terms import OWN, MemoryTerms
 from rlctl.planning.support import RLCTL
 
 __all__ = [
@@ -92,6 +93,7 @@ def check(
     symbolic: Collection[KeyPath] | None = None,
     silent: Collection[KeyPath] = (),
     runner: str = RLCTL,
+    terms: MemoryTerms = OWN,
     more: Iterable[Check] = (),
 ) -> list[Finding]:
     """Check a config, each of its stages as it will run.
@@ -103,10 +105,11 @@ def check(
         symbolic: keys written as ``${...}``; None does not look for secrets in plain text.
         silent: keys that hold what a dialect's silence means (``Loaded.silent``).
         runner: the framework that is to run it; findings that say nothing of that one are left away.
+        terms: what that framework holds in memory.
         more: further rules, such as ``RULES_OF_FILES``.
     """
     rules = (*RULES, *more)
-    surroundings = CheckContext(cluster, symbolic, silent, runner)
+    surroundings = CheckContext(cluster, symbolic, silent, runner, terms)
     if not config.stages:
         return [_finding(problem, (), locate, runner) for problem in _problems(config, surroundings, rules)]
     stages, broken = resolve_stages(config)

@@ -11,6 +11,7 @@ from rlctl.common.messages import catalogue, code_of, optional, text
 from rlctl.common.report import Fix, Level
 from rlctl.documents.paths import KeyPath, dotted
 from rlctl.planning.arithmetic import Cluster
+from rlctl.planning.memory_terms import OWN, MemoryTerms
 from rlctl.planning.support import RLCTL
 
 RUNNERS = (RLCTL, "verl", "trinity", "roll")
@@ -77,6 +78,8 @@ class CheckContext:
     """Keys that hold what a dialect's silence means: nobody wrote them."""
     runner: str = RLCTL
     """The framework that is to run the config."""
+    terms: MemoryTerms = OWN
+    """What it holds in memory."""
 
     def is_silent(self, path: KeyPath) -> bool:
         """Whether nobody wrote a key: it, or everything below it, holds a dialect's default."""

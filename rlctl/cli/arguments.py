@@ -7,6 +7,7 @@ file that exists, is a file. ``-`` is standard input. What follows a launch scri
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -22,6 +23,16 @@ if TYPE_CHECKING:
     from rlctl.common.report import Report
     from rlctl.config import Loaded
     from rlctl.planning.plan import Cluster
+
+
+class Runner(StrEnum):
+    """Who is to run the config."""
+
+    RLCTL = "rlctl"
+    VERL = "verl"
+    TRINITY = "trinity"
+    ROLL = "roll"
+
 
 RUNS = Path("runs")
 """The default folder of runs."""

@@ -41,15 +41,6 @@ class FailOn(StrEnum):
     ERROR = "error"
 
 
-class Runner(StrEnum):
-    """Who is to run the config."""
-
-    RLCTL = "rlctl"
-    VERL = "verl"
-    TRINITY = "trinity"
-    ROLL = "roll"
-
-
 @record
 class Question:
     """How each file is checked."""
@@ -60,7 +51,7 @@ class Question:
     variables: Sequence[str]
     cluster: Cluster | None
     allow_unknown: Sequence[str]
-    runner: Runner
+    runner: arguments.Runner
     data: bool
 
 
@@ -68,9 +59,9 @@ def check(
     inputs: arguments.Inputs,
     *,
     runner: Annotated[
-        Runner,
+        arguments.Runner,
         typer.Option(help="Which framework runs the config: rlctl, or one whose own requirements are applied."),
-    ] = Runner.RLCTL,
+    ] = arguments.Runner.RLCTL,
     cluster: Annotated[
         str | None,
         typer.Option(
@@ -196,7 +187,7 @@ def _checked(
             assignments=question.assignments,
             trace=question.trace and file.endswith(SCRIPT_ENDINGS),
             variables=question.variables,
-            without_kept=question.runner is not Runner.RLCTL,
+            without_kept=question.runner is not arguments.Runner.RLCTL,
         )
     except RlctlError as error:
         if not skips:
@@ -214,7 +205,7 @@ def _checked(
         return Checked(file, report)
     checked = _of_config(loaded, report, question) if loaded is not None else []
     codes = {item.code for item in checked}
-    if question.runner is not Runner.RLCTL:
+    if question.runner is not arguments.Runner.RLCTL:
         from rlctl.translation.acceptance import findings_of, with_unknown_keys
 
         found = with_mistyped_keys(report.findings, question.allow_unknown)
@@ -260,6 +251,7 @@ def _is_other_yaml(file: str) -> bool:
 
 def _of_config(loaded: Loaded, report: Report, question: Question) -> list[Finding]:
     """What the rules find, in the words of the file."""
+    from rlctl.adapters import memory_terms
     from rlctl.checks import RULES_OF_FILES, RULES_OF_ROWS
     from rlctl.checks import check as run_checks
     from rlctl.translation.advice import in_own_words
@@ -272,6 +264,7 @@ def _of_config(loaded: Loaded, report: Report, question: Question) -> list[Findi
         symbolic=loaded.expressions.keys(),
         silent=loaded.silent,
         runner=question.runner,
+        terms=memory_terms(report, question.runner),
         more=rules,
     )
     return in_own_words(found, loaded, report.dialect)

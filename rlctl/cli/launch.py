@@ -234,7 +234,7 @@ def _plan(loaded: Loaded, saved: Path | None, cluster: Cluster | None) -> Plan:
     if saved is None:
         return fresh
     kept = replace(read_plan(saved), run=fresh.run)
-    different = differences(shape(kept), shape(fresh))
+    different = differences(shape(kept.without_estimates()), shape(fresh.without_estimates()))
     if different:
         raise PlanError(
             lines_of(
@@ -242,7 +242,7 @@ def _plan(loaded: Loaded, saved: Path | None, cluster: Cluster | None) -> Plan:
             ),
             hint="plan again, with --cluster local or for the cluster it is to run on",
         )
-    return kept
+    return fresh
 
 
 def read_plan(path: Path) -> Plan:

@@ -33,6 +33,9 @@ def plan(
     rows: Annotated[
         int | None, typer.Option(min=1, help="Rows of the training data, to turn epochs into steps.")
     ] = None,
+    runner: Annotated[
+        arguments.Runner | None, typer.Option(help="Framework whose memory is estimated (default: that of the file).")
+    ] = None,
     dialect: arguments.Dialect = None,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
     trace: arguments.Trace = False,
@@ -50,7 +53,9 @@ def plan(
     Exits 1 if the config uses something that `rlctl launch` can't run yet.
 
     If the GPU's memory is known ([bold]1x8:H100[/bold]), the plan shows what each phase needs on one GPU, and the nearest
-    settings that would fit. Rows of local Parquet, JSON and CSV files are counted to turn epochs into steps.
+    settings that would fit. The memory is that of the framework and release that the file is for, or of
+    [bold]--runner[/bold]; `rlctl launch` uses rlctl's. Rows of local Parquet, JSON and CSV files are counted to turn
+    epochs into steps.
 
     [bold]Examples[/bold]
 
@@ -62,10 +67,10 @@ def plan(
 
     [cyan]rlctl plan run_qwen3_8b.sh --cluster 1x8:H100[/cyan]
     """
+    from rlctl.adapters import memory_terms
     from rlctl.checks import without_equivalent
     from rlctl.planning.dataset_rows import count_rows
     from rlctl.planning.plan import make_plan
-    from rlctl.planning.support import RLCTL
     from rlctl.translation.advice import in_own_keys, in_own_words, own_names
 
     loaded, report = arguments.must_read(
@@ -73,7 +78,7 @@ def plan(
     )
     machines = arguments.cluster_of(cluster) if cluster else None
     json, out = json or out == output.STANDARD_OUTPUT, None if out == output.STANDARD_OUTPUT else out
-    runner = report.dialect.partition("@")[0] or RLCTL
+    terms = memory_terms(report, runner or "")
     counted = count_rows(loaded.config) if rows is None else None
     read = [*report.findings, *without_equivalent(report)]
     try:
@@ -82,12 +87,12 @@ def plan(
                 loaded.config,
                 cluster=machines,
                 rows=rows or counted,
-                runner=runner,
+                terms=terms,
             )
     except PlanError:
         diagnostics.findings(read, notes=False)
         raise
-    refused = refusals(loaded, machines, runner)
+    refused = refusals(loaded, machines, terms.framework)
     if out is not None and not refused:
         output.file(out, output.as_json(made.as_data()) + "\n", force=force)
     if json:

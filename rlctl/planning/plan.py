@@ -18,6 +18,7 @@ from typing import Any, Literal
 from rlctl.common.errors import PlanError
 from rlctl.common.messages import text
 from rlctl.common.messages.reasons import said, translated
+from rlctl.common.report_lines import release
 from rlctl.config import Config, Stage, stages_of
 from rlctl.config.sections.rewards import ModelReward
 from rlctl.config.sections.train import Fsdp2, Megatron
@@ -35,9 +36,12 @@ from rlctl.planning.memory import (
     StepCost,
     cost_of,
     fit_of,
+    fitted,
     known_gpu,
     memory_of,
+    phases_of,
 )
+from rlctl.planning.memory_terms import OWN, MemoryTerms
 from rlctl.planning.models import read_shape, why_unknown
 from rlctl.planning.support import RLCTL, generating, not_used
 from rlctl.planning.weight_transfer import way_of
@@ -64,6 +68,8 @@ __all__ = [
 ]
 
 PLAN_VERSION = 1
+NOTED_GIB = 1.0
+"""How much more memory the longest sequences need if a note says so."""
 Role = Literal["policy", "rollout", "reference", "critic", "reward", "reward_model", "judge", "auxiliary", "agent"]
 LETTERS: Mapping[str, str] = {
     "policy": "P", "rollout": "R", "reference": "F", "critic": "C", "reward": "W", "reward_model": "M",
@@ -157,9 +163,16 @@ class Plan:
     devices_per_node: int
     stages: tuple[StagePlan, ...]
     version: int = PLAN_VERSION
+    runner: str = RLCTL
+    """The framework whose memory is estimated."""
 
     def as_data(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+    def without_estimates(self) -> Plan:
+        """The same for every framework that may run it: what is where, without its memory and time."""
+        stages = (replace(stage, memory=(), fit=None, cost=None, notes=()) for stage in self.stages)
+        return replace(self, runner=RLCTL, stages=tuple(stages))
 
 
 def plan_from(data: Mapping[str, Any]) -> Plan:
@@ -216,27 +229,30 @@ def _memory_from(data: Mapping[str, Any]) -> MemoryEstimate:
     return MemoryEstimate(data["role"], tuple(MemoryPart(**part) for part in data["parts"]))
 
 
-def make_plan(config: Config, *, cluster: Cluster | None = None, rows: int | None = None, runner: str = RLCTL) -> Plan:
+def make_plan(
+    config: Config, *, cluster: Cluster | None = None, rows: int | None = None, terms: MemoryTerms = OWN
+) -> Plan:
     """Plan a run.
 
     Args:
         config: the canonical config, stages included.
         cluster: the machines it is for; None takes what the config says, and GPUs where it says auto.
         rows: prompts in the training data, None while unknown.
-        runner: the framework that runs it, whose memory is estimated.
+        terms: what the framework that runs it holds in memory.
 
     Raises:
         PlanError: something does not divide or fit; the message shows the arithmetic.
     """
     stages = stages_of(config)
     device = _device(config, cluster)
-    _check_cluster(config, cluster, device, shared=runner != RLCTL)
+    _check_cluster(config, cluster, device, shared=terms.framework != RLCTL)
     return Plan(
         run=config.run.name,
         device=device,
         nodes=config.placement.nodes,
         devices_per_node=config.placement.devices_per_node,
-        stages=tuple(_plan_stage(stage, device, cluster, rows, runner) for stage in stages),
+        stages=tuple(_plan_stage(stage, device, cluster, rows, terms) for stage in stages),
+        runner=terms.framework,
     )
 
 
@@ -282,7 +298,9 @@ def _check_cluster(config: Config, cluster: Cluster | None, device: Device, *, s
         )
 
 
-def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int | None, runner: str) -> StagePlan:
+def _plan_stage(
+    stage: Stage, device: Device, cluster: Cluster | None, rows: int | None, terms: MemoryTerms
+) -> StagePlan:
     config = _resolved(stage.config, device)
     notes: list[str] = []
     if stage.config.algorithm.old_log_probs == "auto":
@@ -304,6 +322,8 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
         notes.append(text("plan-note-teacher", teacher=config.algorithm.distillation.teacher))
     if arithmetic.writes_responses(config) and config.data.eval:
         notes.append(text("plan-note-no-evaluation"))
+    fit = _fit(config, device, cluster, terms)
+    notes += _memory_notes(config, device, fit, terms)
     if read_shape(config.model.path) is None:
         notes.append(text("plan-note-memory", reason=why_unknown(config.model.path)))
     drains = arithmetic.drains_buffer(config)
@@ -321,19 +341,36 @@ def _plan_stage(stage: Stage, device: Device, cluster: Cluster | None, rows: int
         ),
         notes=tuple(notes),
         not_used=tuple(not_used(stage.config, device)),
-        memory=memory_of(config, device=device),
-        fit=_fit(config, device, cluster, runner),
+        memory=memory_of(config, device=device, terms=terms),
+        fit=fit,
         cost=cost_of(config, cluster=cluster),
     )
 
 
-def _fit(config: Config, device: Device, cluster: Cluster | None, runner: str) -> Fit | None:
+def _fit(config: Config, device: Device, cluster: Cluster | None, terms: MemoryTerms) -> Fit | None:
     """Whether a stage fits the GPUs of a cluster whose memory is known."""
     if cluster is None or device == "cpu":
         return None
     gpu = known_gpu(cluster.gpu)
     gib = cluster.gib_per_device or (gpu.gib if gpu is not None else None)
-    return None if gib is None else fit_of(config, gib=gib, device=device, runner=runner)
+    return None if gib is None else fit_of(config, gib=gib, device=device, terms=terms)
+
+
+def _memory_notes(config: Config, device: Device, fit: Fit | None, terms: MemoryTerms) -> list[str]:
+    """Whose memory is estimated, and what it is if every sequence is as long as allowed."""
+    known = read_shape(config.model.path) is not None
+    whose = release(f"{terms.framework}@{terms.release}")
+    notes = [text("plan-note-runner", runner=whose)] if known and terms.framework != RLCTL else []
+    if fit is None:
+        return notes
+    longest = phases_of(config, gib=fit.gib, device=device, terms=replace(terms, full_lengths=True))
+    most, likely = (
+        max((each.gib for each in of if each.phase == "train"), default=0.0) for of in (longest, fit.phases)
+    )
+    if most - likely >= NOTED_GIB:
+        share = f"{100 * fitted.MEAN_LENGTH:.0f} %"
+        notes.append(text("plan-note-lengths", share=share, gib=f"{most:.0f}"))
+    return notes
 
 
 def _batch(config: Config) -> BatchPlan:

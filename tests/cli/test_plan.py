@@ -74,7 +74,7 @@ def test_a_plan_fits_its_terminal_and_notes_come_last() -> None:
     lines = drawn(SPLIT, layout.Screen(width=90), nodes=1, devices_per_node=8)
     assert max(map(len, lines)) <= 90
     assert any("█" in line for line in lines)
-    assert lines.index("  Notes") > max(number for number, line in enumerate(lines) if "GiB" in line)
+    assert lines.index("  Notes") > max(number for number, line in enumerate(lines) if " GiB  " in line)
 
 
 def test_several_stages_share_their_notes(rlctl: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from rlctl.common.report_lines import framework
 from rlctl.config import Config, Loaded, resolve_stages
 from rlctl.documents import Comment, Document, KeyPath, Override, apply_overrides, escaped, write_yaml
 from rlctl.documents.paths import copied
+from rlctl.planning.memory_terms import OWN, MemoryTerms
 
 _SERIES = re.compile(r"v?(\d+)\.(\d+)(?![\d])")
 
@@ -124,6 +125,8 @@ class Dialect:
     """By name, as ``ppo_trainer``."""
     ranks: Mapping[str, Rank] = field(default_factory=dict)
     """How much the keys matter that no canonical key stands for, by their beginning; ``*`` is any first part."""
+    memory: Callable[[str, Mapping[str, Any]], MemoryTerms] = field(default=lambda release, values: OWN)
+    """What the framework holds in memory, by release and the keys that a file sets; rlctl's own terms if nothing says."""
 
     @property
     def newest(self) -> str:

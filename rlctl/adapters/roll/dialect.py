@@ -30,6 +30,7 @@ from rlctl.adapters.roll import (
     train,
     worker_notes,
 )
+from rlctl.adapters.roll.memory import memory_terms
 from rlctl.adapters.roll.needs import needs
 from rlctl.adapters.roll.ranks import RANKS
 from rlctl.adapters.roll.reference_only_keys import explained, unexplained
@@ -445,4 +446,5 @@ ROLL = Roll(
     ),
     programs={f"*{name}": TrainerProgram("file", kind) for name, kind in SCRIPTS.items()},
     ranks=RANKS,
+    memory=memory_terms,
 )

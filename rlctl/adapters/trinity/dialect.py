@@ -37,6 +37,7 @@ from rlctl.adapters.trinity import (
     train,
 )
 from rlctl.adapters.trinity.keys import REPLACED
+from rlctl.adapters.trinity.memory import memory_terms
 from rlctl.adapters.trinity.ranks import RANKS
 from rlctl.common.messages.reasons import said
 from rlctl.common.records import record
@@ -303,4 +304,5 @@ TRINITY = Trinity(
     ),
     programs={"trinity": TrainerProgram("file", "run"), "trinity.cli.launcher": TrainerProgram("file", "run")},
     ranks=RANKS,
+    memory=memory_terms,
 )

@@ -33,6 +33,7 @@ from rlctl.adapters.verl import (
     sft,
     train,
 )
+from rlctl.adapters.verl.memory import memory_terms
 from rlctl.adapters.verl.ranks import RANKS
 from rlctl.common.errors import TranslationError
 from rlctl.common.messages.reasons import said
@@ -315,6 +316,7 @@ VERL = Verl(
     PROGRAMS,
     CONFIGS,
     ranks=RANKS,
+    memory=memory_terms,
 )
 
 

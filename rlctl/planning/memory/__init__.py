@@ -1,5 +1,6 @@
 """Estimates of memory, arithmetic and time, from a config and the shapes of its models. No torch."""
 
+from rlctl.planning.memory import fitted
 from rlctl.planning.memory.cost import StepCost, cost_of, forward_flops
 from rlctl.planning.memory.fitting import Change, Fit, fit_of
 from rlctl.planning.memory.gpus import GPUS, Gpu, known_gpu
@@ -21,6 +22,7 @@ __all__ = [
     "context_tokens",
     "cost_of",
     "fit_of",
+    "fitted",
     "forward_flops",
     "known_gpu",
     "memory_of",

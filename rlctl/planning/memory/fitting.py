@@ -14,8 +14,10 @@ from rlctl.config.sections.train import Fsdp2, Megatron
 from rlctl.planning import arithmetic
 from rlctl.planning.arithmetic import Device
 from rlctl.planning.megatron.layout import broken
-from rlctl.planning.memory.phases import USABLE, PhaseEstimate, overflow, phases_of, rollout_share
+from rlctl.planning.memory import fitted
+from rlctl.planning.memory.phases import PhaseEstimate, overflow, phases_of, rollout_share
 from rlctl.planning.memory.roles import context_tokens
+from rlctl.planning.memory_terms import OWN, MemoryTerms
 from rlctl.planning.models import read_shape
 from rlctl.planning.support import RLCTL, unhonoured
 
@@ -76,33 +78,35 @@ class Fit:
             phase=worst.phase,
             gib=worst.gib,
             device=self.gib,
-            usable=USABLE,
+            usable=fitted.USABLE,
             name=worst.largest.name,
             part=worst.largest.gib,
         )
 
 
-def fit_of(config: Config, *, gib: float, device: Device = "cuda", runner: str = RLCTL) -> Fit | None:
+def fit_of(config: Config, *, gib: float, device: Device = "cuda", terms: MemoryTerms = OWN) -> Fit | None:
     """Judge a stage; None if the size of its policy is not known.
 
     Args:
         config: of one stage.
         gib: memory of a device.
         device: its kind.
-        runner: the framework that runs it: settings that it ignores save no memory, and are not suggested.
+        terms: what the framework that runs it holds. Settings that rlctl ignores save no memory, and are not suggested.
     """
-    if runner == RLCTL:
+    if terms.framework == RLCTL:
         config = _as_rlctl_runs(config)
-    phases = phases_of(config, gib=gib, device=device)
+    phases = phases_of(config, gib=gib, device=device, terms=terms)
     if not phases:
         return None
     fit = Fit(gib, phases)
     if fit.fits:
         return fit
-    ignores = _ignored if runner == RLCTL else None
-    found = _nearest(config, gib, device, _candidates, ignores) or _nearest(
-        config, gib, device, _with_last_resorts, ignores
-    )
+    ignores = _ignored if terms.framework == RLCTL else None
+
+    def lacks(made: Config) -> float:
+        return overflow(phases_of(made, gib=gib, device=device, terms=terms), gib)
+
+    found = _nearest(config, lacks, _candidates, ignores) or _nearest(config, lacks, _with_last_resorts, ignores)
     return Fit(gib, phases, tuple(found))
 
 
@@ -122,13 +126,13 @@ def _ignored(config: Config, key: tuple[str, ...]) -> bool:
 
 
 def _nearest(
-    config: Config, gib: float, device: Device, candidates: Candidates, ignores: Ignores | None
+    config: Config, lacks: Callable[[Config], float], candidates: Candidates, ignores: Ignores | None
 ) -> list[Change]:
     """The first single change that fits; else the one that saves most, and from there again. None found: no changes."""
     changes: list[Change] = []
     for _ in range(MOST_CHANGES):
         tried = [
-            (overflow(phases_of(made, gib=gib, device=device), gib), change, made)
+            (lacks(made), change, made)
             for change, made in _allowed(config, candidates)
             if ignores is None or not ignores(made, change.key)
         ]
@@ -136,7 +140,7 @@ def _nearest(
             return []
         fitting = next((each for each in tried if each[0] <= 0), None)
         least, change, made = fitting or min(tried, key=lambda each: each[0])
-        if fitting is None and least >= overflow(phases_of(config, gib=gib, device=device), gib):
+        if fitting is None and least >= lacks(config):
             return []
         known = next((place for place, each in enumerate(changes) if each.key == change.key), None)
         if known is None:

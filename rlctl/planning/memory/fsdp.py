@@ -14,15 +14,22 @@ largest layer:
     root      root (c + r)                        gradients of the root, at the end
 
 The root stays gathered from the forward to the backward pass. n is 1 number a logit, or 3 if the loss reads the entropy.
-``saved`` is what autograd keeps: the input of every layer if activations are recomputed, else all of ``saved_bytes``.
+A framework that holds whole logits (``Pass.whole``) has one moment for loss and slope:
+
+    whole     root c + L c + saved + b [T, vocabulary]        b: bytes of ``WholeLogits``; logits of prompts too
+
+Gradients that stay unsharded between micro-batches (``Pass.kept_gradients``) are part of every moment of training, and the
+optimizer step is a moment of its own. ``saved`` is what autograd keeps: the input of every layer if activations are
+recomputed, else all of ``saved_bytes``.
 tests/planning/memory/test_fsdp.py compares all of this with the live storages of a real step under FakeTensorMode.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from rlctl.planning.memory_terms import WholeLogits
 from rlctl.planning.models import Layer, ModelShape
 
 LOGIT_CHUNK = 2**25
@@ -45,10 +52,12 @@ class Moment:
     """Whole parameters and gradients of the layers at work, and buffers of their collectives."""
     activations: float
     logits: float = 0.0
+    step: float = 0.0
+    """What the optimizer step allocates."""
 
     @property
     def all(self) -> float:
-        return self.gathered + self.activations + self.logits
+        return self.gathered + self.activations + self.logits + self.step
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,32 @@ class Pass:
     """Share of the parameters that have gradients."""
     reads_entropy: bool = False
     """Whether the loss has a gradient of the entropy."""
+    whole: WholeLogits | None = None
+    """Bytes of logits that are held whole, those of prompts included; None if they are worked on in chunks."""
+    eager_entropy: bool = False
+    """Whether the entropy of whole logits is computed without torch.compile, neither chunked nor recomputed."""
+    kept_gradients: int = 0
+    """Bytes of each unsharded gradient that stays between micro-batches."""
+    optimizer_step: int = 0
+    """Bytes for each parameter of a shard that an optimizer step allocates and frees again."""
+
+    @property
+    def whole_logits(self) -> float:
+        """Bytes of whole logits in a pass with gradient."""
+        if self.whole is None:
+            return 0.0
+        each = self.whole.train_entropy if self.reads_entropy else self.whole.train
+        eager = self.whole.eager_entropy if self.reads_entropy and self.eager_entropy else 0.0
+        return self.tokens * self.shape.vocabulary * (each + eager)
+
+    @property
+    def whole_forward(self) -> float:
+        """Bytes of whole logits in a pass without gradient."""
+        if self.whole is None:
+            return 0.0
+        each = self.whole.forward_entropy if self.reads_entropy else self.whole.forward
+        eager = self.whole.eager_entropy if self.reads_entropy and self.eager_entropy else 0.0
+        return self.tokens * self.shape.vocabulary * (each + eager)
 
 
 def saved_bytes(shape: ModelShape, layer: Layer, compute: int) -> float:
@@ -107,7 +142,16 @@ def root_parameters(each: Pass) -> float:
 
 
 def training_moments(each: Pass) -> Iterator[Moment]:
-    """Of a forward and a backward pass."""
+    """Of a forward and a backward pass, and of the optimizer step."""
+    trained = each.shape.parameters * each.trained
+    kept = each.kept_gradients * trained * (1 - 1 / each.shard)
+    for moment in _passing(each):
+        yield replace(moment, gathered=moment.gathered + kept)
+    yield Moment(0.0, 0.0, step=each.optimizer_step * trained / each.shard)
+
+
+def _passing(each: Pass) -> Iterator[Moment]:
+    """Of a forward and a backward pass, without gradients that stay."""
     shape, c = each.shape, each.compute
     root, layer = root_parameters(each), shape.layer_parameters
     layers = sum(kind.count * kind.parameters() for kind in shape.kinds)
@@ -140,6 +184,8 @@ def training_moments(each: Pass) -> Iterator[Moment]:
         part = min(GRADIENT_CHUNK, wide) if each.trained else part
         yield Moment(held, kept + final, part * (c + 4 * numbers) + 4 * gradient)
         yield Moment(held, kept + final, part * (c + 4) + (4 + c) * gradient)
+    elif each.whole is not None:
+        yield Moment(held + c * layer + head, kept + final, each.whole_logits if each.has_head else 0.0)
     else:
         yield Moment(held + c * layer, kept + final, c * wide + 2 * chunk)
         yield Moment(held, kept + final, 2 * c * wide + numbers * chunk)
@@ -160,10 +206,12 @@ def forward_moments(each: Pass) -> Iterator[Moment]:
     width = max(kind.mlp_width + kind.experts_per_token * kind.expert_width for kind in shape.kinds)
     layers = sum(kind.count * kind.parameters() for kind in shape.kinds)
     held = c * (root + (0 if each.reshard else layers))
-    part = min(PRODUCT_CHUNK, each.counted * shape.vocabulary) if each.has_head else 0.0
+    part = (c + 8) * min(PRODUCT_CHUNK, each.counted * shape.vocabulary) if each.has_head else 0.0
+    if each.whole is not None and each.has_head and not each.fused:
+        part = each.whole_forward
     yield Moment(2 * c * root + 2 * c * layer, inputs)
     yield Moment(held + 3 * c * layer, each.tokens * 3 * c * width + 4 * inputs)
-    yield Moment(held + c * layer, each.tokens * 4 * shape.hidden + 2 * inputs, part * (c + 8))
+    yield Moment(held + c * layer, each.tokens * 4 * shape.hidden + 2 * inputs, part)
 
 
 def peak(moments: Iterator[Moment]) -> Moment:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from rlctl.config.sections.train import Megatron
 from rlctl.planning.memory.fsdp import ENTROPY_SLOPE_NUMBERS, GRADIENT_CHUNK, PRODUCT_CHUNK, SLOPE_NUMBERS, Moment
+from rlctl.planning.memory_terms import OWN, MemoryTerms
 from rlctl.planning.models import Layer, ModelShape
 
 
@@ -39,12 +40,17 @@ class Saved:
         return self.norms + self.attention + self.mlp
 
 
-def saved_bytes(engine: Megatron, shape: ModelShape, layer: Layer, compute: int) -> Saved:
+def saved_bytes(engine: Megatron, shape: ModelShape, layer: Layer, compute: int, *, fused: bool = False) -> Saved:
     """What autograd keeps of one layer.
 
     A norm keeps its input in float32 and the normed one, a projection its input; attention keeps queries once, keys and values
     twice (as they are, and repeated for the heads of the groups) and its output twice; an MLP keeps five numbers a column.
+
+    Transformer Engine's layers (``fused``) keep less: a norm its input and output in the compute type, attention queries, keys
+    and values once and its output, an MLP gate, up and their product.
     """
+    if fused:
+        return _fused_bytes(engine, shape, layer, compute)
     sharing = engine.tensor_parallel_size if engine.sequence_parallel else 1
     norms = shape.hidden * (layer.wide_norms * (4 + compute) + 2 * compute)
     attention = layer.query_width + 2 * layer.key_width + 2 * layer.value_width + 2 * layer.output_width
@@ -60,6 +66,22 @@ def saved_bytes(engine: Megatron, shape: ModelShape, layer: Layer, compute: int)
     )
 
 
+def _fused_bytes(engine: Megatron, shape: ModelShape, layer: Layer, compute: int) -> Saved:
+    """What Transformer Engine's layers keep."""
+    sharing = engine.tensor_parallel_size if engine.sequence_parallel else 1
+    attention = layer.query_width + layer.key_width + layer.value_width + layer.output_width
+    if layer.head_norms:
+        attention += layer.query_width + layer.key_width
+    mlp = 3 * compute * layer.mlp_width
+    if layer.experts:
+        mlp += layer.experts_per_token * compute * (3 * layer.expert_width + 2 * shape.hidden) + 8 * layer.experts
+    return Saved(
+        2 * layer.wide_norms * compute * shape.hidden / sharing,
+        (compute * attention + 4 * shape.heads) / engine.tensor_parallel_size,
+        mlp / engine.tensor_parallel_size,
+    )
+
+
 def training_moments(
     engine: Megatron,
     shape: ModelShape,
@@ -69,6 +91,7 @@ def training_moments(
     compute: int,
     has_head: bool,
     reads_entropy: bool,
+    terms: MemoryTerms = OWN,
 ) -> Iterator[Moment]:
     """Of a forward and a backward pass of micro-batches.
 
@@ -78,10 +101,12 @@ def training_moments(
         compute: bytes of the compute type.
         has_head: whether there are logits; a critic has a value a token.
         reads_entropy: whether the loss has a gradient of the entropy.
+        terms: what the framework that runs it holds.
     """
     sharing = engine.tensor_parallel_size if engine.sequence_parallel else 1
-    one = tokens * max(saved_bytes(engine, shape, kind, compute).all for kind in shape.kinds)
-    kept = _kept(engine, shape, tokens, compute)
+    fused = terms.fused_layers
+    one = tokens * max(saved_bytes(engine, shape, kind, compute, fused=fused).all for kind in shape.kinds)
+    kept = _kept(engine, shape, tokens, compute, fused=fused)
     width = max(kind.mlp_width + kind.experts_per_token * kind.expert_width for kind in shape.kinds)
     together = (engine.recompute_layers or 1) if _kept_by(engine) == "uniform" else 1
     again = together * one if _recomputes(engine) else 0.0
@@ -95,6 +120,10 @@ def training_moments(
     if not has_head:
         yield Moment(0.0, last)
         return
+    if terms.megatron_logits is not None:
+        each = terms.megatron_logits.train_entropy if reads_entropy else terms.megatron_logits.train
+        yield Moment(0.0, last, each * tokens * shape.vocabulary / engine.tensor_parallel_size)
+        return
     wide = counted * shape.vocabulary / engine.tensor_parallel_size
     gradient = 4 * shape.vocabulary * shape.hidden / engine.tensor_parallel_size
     slope = 4 * (ENTROPY_SLOPE_NUMBERS if reads_entropy else SLOPE_NUMBERS) + compute
@@ -103,9 +132,9 @@ def training_moments(
     yield Moment(0.0, both, slope * min(GRADIENT_CHUNK, wide) + gradient)
 
 
-def _kept(engine: Megatron, shape: ModelShape, tokens: float, compute: int) -> float:
+def _kept(engine: Megatron, shape: ModelShape, tokens: float, compute: int, *, fused: bool) -> float:
     """Bytes that autograd keeps of all layers of one micro-batch."""
-    whole = tokens * sum(kind.count * _kept_of(engine, shape, kind, compute) for kind in shape.kinds)
+    whole = tokens * sum(kind.count * _kept_of(engine, shape, kind, compute, fused=fused) for kind in shape.kinds)
     if not _kept_by(engine):
         return whole
     sharing = engine.tensor_parallel_size if engine.sequence_parallel else 1
@@ -123,9 +152,9 @@ def _kept_by(engine: Megatron) -> str:
     return (engine.recompute_method or "uniform") if engine.recompute_granularity == "full" else ""
 
 
-def _kept_of(engine: Megatron, shape: ModelShape, layer: Layer, compute: int) -> float:
+def _kept_of(engine: Megatron, shape: ModelShape, layer: Layer, compute: int, *, fused: bool) -> float:
     """Bytes per token of one layer, without what recomputed modules give up."""
-    saved = saved_bytes(engine, shape, layer, compute)
+    saved = saved_bytes(engine, shape, layer, compute, fused=fused)
     modules = set(engine.recompute_modules) if engine.recompute_granularity == "selective" else set()
     if engine.moe.layer_recompute:
         modules.add("moe")
@@ -133,7 +162,7 @@ def _kept_of(engine: Megatron, shape: ModelShape, layer: Layer, compute: int) ->
     if modules & {"mlp", "moe"} and ("mlp" in modules or layer.experts):
         given_up += saved.mlp
     elif "moe_act" in modules and layer.experts:
-        given_up += 2 / 5 * saved.mlp
+        given_up += saved.mlp / 3 if fused else 2 / 5 * saved.mlp
     if "layernorm" in modules:
         given_up += 2 * compute * shape.hidden / (engine.tensor_parallel_size if engine.sequence_parallel else 1)
     return saved.all - min(given_up, saved.all)

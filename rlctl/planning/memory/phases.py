@@ -23,11 +23,11 @@ from rlctl.config import Config
 from rlctl.config.sections.train import Fsdp2, Megatron, TrainEngine
 from rlctl.planning import arithmetic
 from rlctl.planning.arithmetic import Device
+from rlctl.planning.memory import fitted
 from rlctl.planning.memory.parts import MemoryEstimate, MemoryPart
 from rlctl.planning.memory.roles import SERVED, cache_of_one, memory_of, policy_forward, served_models
+from rlctl.planning.memory_terms import OWN, MemoryTerms
 
-USABLE = 0.95
-"""Share of a device's memory that estimates may fill: the CUDA context, NCCL and fragments need the rest."""
 COLOCATED, ALONE = 0.5, 0.9
 """Shares that the engine takes if ``rollout.memory.gpu_memory_utilization`` is null."""
 
@@ -61,15 +61,18 @@ def rollout_share(config: Config) -> float:
     return config.rollout.memory.gpu_memory_utilization or (COLOCATED if shared else ALONE)
 
 
-def phases_of(config: Config, *, gib: float, device: Device = "cuda") -> tuple[PhaseEstimate, ...]:
+def phases_of(
+    config: Config, *, gib: float, device: Device = "cuda", terms: MemoryTerms = OWN
+) -> tuple[PhaseEstimate, ...]:
     """Estimate each phase on each group of devices with the same roles; empty if the policy's size is not known.
 
     Args:
         config: of one stage.
         gib: memory of a device.
         device: its kind.
+        terms: what the framework that runs it holds.
     """
-    estimates = {each.role: each for each in memory_of(config, device=device)}
+    estimates = {each.role: each for each in memory_of(config, device=device, terms=terms)}
     if not estimates:
         return ()
     places = {role: frozenset(_devices(config, role)) for role in estimates}
@@ -80,7 +83,7 @@ def phases_of(config: Config, *, gib: float, device: Device = "cuda") -> tuple[P
     found = []
     for roles, numbers in groups.items():
         here = {role: estimates[role] for role in estimates if role in roles}
-        for phase, parts in _phases(config, here, gib, device):
+        for phase, parts in _phases(config, here, gib, device, terms):
             kept = tuple(part for part in parts if part.gib > 0)
             engines = [estimate for role, estimate in here.items() if role in _at_work(phase)]
             lacking = max((_lacking(config, each, gib, device) for each in engines), default=0.0)
@@ -100,7 +103,7 @@ def _devices(config: Config, role: str) -> tuple[int, ...]:
 
 
 def _phases(
-    config: Config, here: dict[str, MemoryEstimate], gib: float, device: Device
+    config: Config, here: dict[str, MemoryEstimate], gib: float, device: Device, terms: MemoryTerms
 ) -> Iterator[tuple[str, list[MemoryPart]]]:
     sleeps = arithmetic.rollout_sleeps(config, device)
     answering = ("rollout", *SERVED)
@@ -119,7 +122,7 @@ def _phases(
     if "reward_model" in here:
         yield "reward_model", [*_named(here["reward_model"]), *others("reward_model")]
     if "policy" in here:
-        forward = policy_forward(config)
+        forward = policy_forward(config, terms)
         if forward is not None and config.algorithm.old_log_probs != "rollout":
             yield "log_probs", [*_named(forward), *others("policy")]
         for role in ("reference", "teacher"):
@@ -202,4 +205,4 @@ def _states(estimate: MemoryEstimate, names: tuple[str, ...]) -> list[MemoryPart
 
 def overflow(phases: tuple[PhaseEstimate, ...], gib: float) -> float:
     """GiB that the worst phase needs beyond what may be filled; 0 or less if all fit."""
-    return max((phase.lacking or phase.gib - USABLE * gib for phase in phases), default=0.0)
+    return max((phase.lacking or phase.gib - fitted.USABLE * gib for phase in phases), default=0.0)

@@ -17,20 +17,21 @@ Bytes on one device, P parameters, S devices that share them:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rlctl.config import Config
-from rlctl.config.sections.batch import MicroBatchSize
+from rlctl.config.sections.batch import Batch, MicroBatchSize
 from rlctl.config.sections.model import Lora
 from rlctl.config.sections.rewards import ModelReward
 from rlctl.config.sections.train import Critic, Fsdp2, Megatron, PrecisionSettings, Train, TrainEngine
 from rlctl.planning import arithmetic
 from rlctl.planning.arithmetic import Device
 from rlctl.planning.megatron import sizes
-from rlctl.planning.memory import megatron
+from rlctl.planning.memory import fitted, megatron
 from rlctl.planning.memory.fsdp import PRODUCT_CHUNK, Moment, Pass, forward_moments, peak, saved_bytes, training_moments
 from rlctl.planning.memory.parts import BYTES, GIB, MemoryEstimate, MemoryPart
+from rlctl.planning.memory_terms import OWN, MemoryTerms
 from rlctl.planning.models import ModelShape, read_shape
 
 ROWS_AT_ONCE = 256
@@ -38,25 +39,35 @@ ROWS_AT_ONCE = 256
 less than 70 GiB."""
 
 
-def memory_of(config: Config, *, device: Device = "cuda") -> tuple[MemoryEstimate, ...]:
-    """Estimate each role at its peak; empty if the size of the policy is not known (``models.why_unknown``)."""
+ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+"""Variables that configure PyTorch's allocator."""
+
+
+def memory_of(config: Config, *, device: Device = "cuda", terms: MemoryTerms = OWN) -> tuple[MemoryEstimate, ...]:
+    """Estimate each role at its peak; empty if the size of the policy is not known (``models.why_unknown``).
+
+    Args:
+        config: of one stage.
+        device: its kind.
+        terms: what the framework that runs it holds.
+    """
     policy = read_shape(config.model.path)
     if policy is None:
         return ()
-    found = [_trained("policy", config, config.train, policy)]
+    found = [_trained("policy", config, config.train, policy, terms)]
     if arithmetic.needs_rollout(config):
         found.append(_rollout(config, policy, device))
     if arithmetic.needs_reference(config) and not arithmetic.reference_is_base(config):
         model = config.reference.model
         shape = read_shape(model.path) if model is not None and model.path else policy
-        found += [] if shape is None else [_reference(config, shape)]
+        found += [] if shape is None else [_reference(config, shape, terms)]
     if config.algorithm.distillation is not None:
         shape = read_shape(config.algorithm.distillation.teacher)
-        found += [] if shape is None else [_teacher(config, shape)]
+        found += [] if shape is None else [_teacher(config, shape, terms)]
     if arithmetic.needs_critic(config) and config.critic is not None:
         model = config.critic.model
         shape = read_shape(model.path) if model is not None and model.path else policy
-        found += [] if shape is None else [_trained("critic", config, config.critic, shape)]
+        found += [] if shape is None else [_trained("critic", config, config.critic, shape, terms)]
     if arithmetic.needs_rollout(config):
         found += _reward_models(config)
     for role in SERVED:
@@ -135,6 +146,23 @@ def micro_tokens(config: Config, micro: MicroBatchSize) -> int:
     return max(longest, micro.size) if micro.unit == "tokens" else micro.size * longest
 
 
+def likely_tokens(config: Config, micro: MicroBatchSize, batch: Batch, role: str, terms: MemoryTerms) -> float:
+    """Tokens of the largest micro-batch of a step, on one replica.
+
+    Of sequences that are packed, one is as long as allowed and the others have ``fitted.MEAN_LENGTH`` of it. A budget of
+    tokens is filled, unless the sequences of a mini-batch need fewer.
+    """
+    longest, most = context_tokens(config), micro_tokens(config, micro)
+    if terms.full_lengths or not config.train.packing or isinstance(config.train.engine, Megatron):
+        return most
+    _, engine = arithmetic.engine_of(config, role)
+    replicas = max(1, len(arithmetic.devices_of(config, role)) // arithmetic.devices_per_replica(engine))
+    mini = arithmetic.mini_batch_responses(replace(config, batch=batch))
+    count = micro.size if micro.unit == "responses" else -(-mini // replicas)
+    packed = longest * (1 + (count - 1) * fitted.MEAN_LENGTH)
+    return max(longest, min(most, packed))
+
+
 def counted_share(config: Config) -> float:
     """Share of a sequence's tokens whose log-probs are computed: those of the response, or all of a training sequence."""
     if config.algorithm.objective.choice in ("sft", "dpo"):
@@ -147,22 +175,22 @@ def _reads_entropy(config: Config) -> bool:
     return config.algorithm.entropy_coefficient != 0 and config.algorithm.objective.choice != "sft"
 
 
-def _trained(role: str, config: Config, train: Train, shape: ModelShape) -> MemoryEstimate:
+def _trained(role: str, config: Config, train: Train, shape: ModelShape, terms: MemoryTerms) -> MemoryEstimate:
     critic = isinstance(train, Critic)
-    states = list(states_of(config, train, shape).items())
+    states = list(states_of(config, train, shape, terms).items())
     if isinstance(train.engine, Megatron):
-        return _estimate(role, [*states, *_megatron_pass(config, train, train.engine, shape)])
+        return _estimate(role, [*states, *_megatron_pass(config, train, train.engine, shape, terms)])
     batch = arithmetic.critic_batch(config) if critic else config.batch
-    moment = peak(training_moments(pass_of(config, train, shape, batch.micro_batch, trained=True)))
-    return _estimate(role, [*states, *_parts(moment)])
+    moment = peak(training_moments(pass_of(config, train, shape, batch.micro_batch, terms, trained=True)))
+    return _estimate(role, [*states, *_parts(moment, config, terms)])
 
 
-def policy_forward(config: Config) -> MemoryEstimate | None:
+def policy_forward(config: Config, terms: MemoryTerms = OWN) -> MemoryEstimate | None:
     """The policy in a pass without gradient, for old log-probs; None if its size is not known."""
     shape, train = read_shape(config.model.path), config.train
     if shape is None:
         return None
-    states = states_of(config, train, shape)
+    states = states_of(config, train, shape, terms)
     if isinstance(train.engine, Fsdp2) and train.engine.offload not in ("optimizer", "both"):
         kept = [(name, states[name]) for name in ("parameters", "optimizer")]
     elif isinstance(train.engine, Megatron):
@@ -172,12 +200,22 @@ def policy_forward(config: Config) -> MemoryEstimate | None:
     if isinstance(train.engine, Megatron):
         return _estimate("policy", kept)
     micro = config.batch.log_prob_micro_batch or config.batch.micro_batch
-    moment = peak(forward_moments(pass_of(config, train, shape, micro, trained=False)))
-    return _estimate("policy", [*kept, *_parts(moment)])
+    moment = peak(forward_moments(pass_of(config, train, shape, micro, terms, trained=False, entropy=True)))
+    return _estimate("policy", [*kept, *_parts(moment, config, terms)])
 
 
-def _parts(moment: Moment) -> list[tuple[str, float]]:
-    return [("gathered", moment.gathered), ("activations", moment.activations), ("logits", moment.logits)]
+def _parts(moment: Moment, config: Config, terms: MemoryTerms) -> list[tuple[str, float]]:
+    """What a pass allocates, and what fragments of it."""
+    parts = [("gathered", moment.gathered), ("activations", moment.activations), ("logits", moment.logits)]
+    fragments = 0.0 if _expands(config, terms) else fitted.FRAGMENTS * moment.all
+    return [*parts, ("optimizer step", moment.step), ("fragments", fragments)]
+
+
+def _expands(config: Config, terms: MemoryTerms) -> bool:
+    """Whether training allocates in expandable segments: as the run's environment says, else as the framework does."""
+    variables = {**config.runtime.env_vars, **config.runtime.role_env_vars.get("policy", {})}
+    asked = next((variables[name] for name in ALLOCATOR if name in variables), None)
+    return terms.expandable_segments if asked is None else "expandable_segments:true" in asked.lower()
 
 
 def pass_of(
@@ -185,14 +223,30 @@ def pass_of(
     train: Train,
     shape: ModelShape,
     micro: MicroBatchSize,
+    terms: MemoryTerms = OWN,
     *,
     trained: bool,
     precision: PrecisionSettings | None = None,
+    entropy: bool = False,
 ) -> Pass:
-    """One micro-batch of a role that FSDP2 computes, every sequence as long as it may be."""
+    """One micro-batch of a role that FSDP2 computes.
+
+    Args:
+        config: of one stage.
+        train: the engine and its settings.
+        shape: of the model.
+        micro: size of the micro-batch.
+        terms: what the framework that runs it holds.
+        trained: whether the pass has a gradient.
+        precision: types of the model, if not those of ``train``.
+        entropy: whether a pass without gradient computes the entropy.
+    """
     engine, types = train.engine, precision or train.precision
-    tokens = micro_tokens(config, micro) / arithmetic.devices_per_sequence(engine)
+    memory = train.memory
     critic = isinstance(train, Critic)
+    batch = arithmetic.critic_batch(config) if critic else config.batch
+    role = "critic" if critic else "policy"
+    tokens = likely_tokens(config, micro, batch, role, terms) / arithmetic.devices_per_sequence(engine)
     lora = None if critic or not trained else config.model.lora
     return Pass(
         shape=shape,
@@ -205,9 +259,13 @@ def pass_of(
         reshard=not isinstance(engine, Fsdp2) or engine.reshard_after_forward,
         recompute=train.memory.recompute_activations,
         offload_activations=train.memory.offload_activations,
-        fused=train.fused_kernels.enabled or _chunks_logits(config, shape),
+        fused=train.fused_kernels.enabled or (terms.logits is None and _chunks_logits(config, shape)),
         trained=0.0 if lora is not None else 1.0,
-        reads_entropy=_reads_entropy(config),
+        reads_entropy=(terms.entropy_always or _reads_entropy(config)) if trained else entropy,
+        whole=terms.logits,
+        eager_entropy=not (train.compile or memory.entropy_chunked or memory.entropy_recompute),
+        kept_gradients=terms.kept_gradients.get(engine.source, 0) if isinstance(engine, Fsdp2) and trained else 0,
+        optimizer_step=0 if lora is not None or not trained else terms.optimizer_step * BYTES[types.parameters],
     )
 
 
@@ -218,7 +276,9 @@ def _chunks_logits(config: Config, shape: ModelShape) -> bool:
     return config.placement.device != "cpu" and not shape.softcapped and not compares
 
 
-def _megatron_pass(config: Config, train: Train, engine: Megatron, shape: ModelShape) -> list[tuple[str, float]]:
+def _megatron_pass(
+    config: Config, train: Train, engine: Megatron, shape: ModelShape, terms: MemoryTerms
+) -> list[tuple[str, float]]:
     critic = isinstance(train, Critic)
     micro = arithmetic.critic_batch(config).micro_batch if critic else config.batch.micro_batch
     tokens, compute = micro_tokens(config, micro) / engine.context_parallel_size, BYTES[train.precision.compute]
@@ -230,13 +290,14 @@ def _megatron_pass(config: Config, train: Train, engine: Megatron, shape: ModelS
             counted=tokens * counted_share(config),
             compute=compute,
             has_head=not critic,
-            reads_entropy=_reads_entropy(config),
+            reads_entropy=terms.entropy_always or _reads_entropy(config),
+            terms=terms,
         )
     )
-    return [(name, count) for name, count in _parts(moment) if name != "gathered"]
+    return [(name, count) for name, count in _parts(moment, config, terms) if name != "gathered"]
 
 
-def states_of(config: Config, train: Train, shape: ModelShape) -> dict[str, float]:
+def states_of(config: Config, train: Train, shape: ModelShape, terms: MemoryTerms = OWN) -> dict[str, float]:
     """Bytes of parameters, gradients and optimizer on one device."""
     engine, count = train.engine, trained_parameters(shape, critic=isinstance(train, Critic))
     if isinstance(engine, Megatron):
@@ -248,6 +309,8 @@ def states_of(config: Config, train: Train, shape: ModelShape) -> dict[str, floa
     lora = None if isinstance(train, Critic) else config.model.lora
     if lora is not None:
         trained = 4 * adapter_parameters(lora, shape) / shared
+        if isinstance(engine, Fsdp2) and terms.frozen_copy == engine.source:
+            each += fitted.FROZEN_COPY * count / shared
         return {"parameters": each + trained, "gradients": trained, "optimizer": moments * trained}
     return {"parameters": each, "gradients": each, "optimizer": moments * each}
 
@@ -271,7 +334,7 @@ def _megatron_states(config: Config, train: Train, engine: Megatron, shape: Mode
     held = sizes.held(engine, shape, value_head=role == "critic")
     dense, experts = sizes.optimizer_shares(engine, len(arithmetic.devices_of(config, role)))
     compute = BYTES[train.precision.compute]
-    each = 4 * optimizer_moments(train) + (4 if compute < 4 else 0)
+    each = (4 * optimizer_moments(train) + (4 if compute < 4 else 0)) * (1 - _optimizer_on_cpu(engine))
     reduced = max(BYTES[train.precision.reduce], compute)
     lora = None if role == "critic" else config.model.lora
     if lora is not None:  # half of each adapter is cut over tensor workers, the other half is whole
@@ -286,6 +349,12 @@ def _megatron_states(config: Config, train: Train, engine: Megatron, shape: Mode
         "gradients": reduced * held.all,
         "optimizer": each * (held.dense / dense + held.experts / experts),
     }
+
+
+def _optimizer_on_cpu(engine: Megatron) -> float:
+    """Share of the optimizer that Megatron keeps and steps in CPU memory."""
+    options = engine.optimizer_overrides
+    return float(options.get("optimizer_offload_fraction", 0.0)) if options.get("optimizer_cpu_offload") else 0.0
 
 
 def adapter_parameters(lora: Lora, shape: ModelShape) -> int:
@@ -312,19 +381,19 @@ def _shared_by(config: Config, train: Train) -> int:
     return devices if shard == "all" else min(devices, shard * arithmetic.devices_per_replica(train.engine))
 
 
-def _reference(config: Config, shape: ModelShape) -> MemoryEstimate:
+def _reference(config: Config, shape: ModelShape, terms: MemoryTerms) -> MemoryEstimate:
     precision = config.reference.precision or config.train.precision
     _, engine = arithmetic.engine_of(config, "reference")
     micro = config.reference.micro_batch or config.batch.log_prob_micro_batch or config.batch.micro_batch
-    return _frozen("reference", config, engine, precision, shape, micro)
+    return _frozen("reference", config, engine, precision, shape, micro, terms)
 
 
-def _teacher(config: Config, shape: ModelShape) -> MemoryEstimate:
+def _teacher(config: Config, shape: ModelShape, terms: MemoryTerms) -> MemoryEstimate:
     """A frozen model spread as the policy is; whole logits of what is trained on where distributions are compared."""
     train, batch = config.train, config.batch
     drawn = arithmetic.teacher_is_drawn(config)
     micro = (batch.log_prob_micro_batch or batch.micro_batch) if drawn else batch.micro_batch
-    found = _frozen("teacher", config, train.engine, train.precision, shape, micro)
+    found = _frozen("teacher", config, train.engine, train.precision, shape, micro, terms)
     if drawn:
         return found
     tokens = micro_tokens(config, micro) / arithmetic.devices_per_sequence(train.engine)
@@ -341,6 +410,7 @@ def _frozen(
     precision: PrecisionSettings,
     shape: ModelShape,
     micro: MicroBatchSize,
+    terms: MemoryTerms,
 ) -> MemoryEstimate:
     """A model that is only read: its parameters, and a pass without gradient."""
     compute = BYTES[precision.compute]
@@ -351,10 +421,11 @@ def _frozen(
         )
         return _estimate(role, [("parameters", compute * sizes.held(engine, shape).all), ("logits", logits)])
     held = BYTES[precision.parameters] * shape.parameters / _shared_by(config, config.train)
-    if isinstance(engine, Fsdp2) and engine.cpu_offload_policy:
+    if terms.frozen_on_cpu or (isinstance(engine, Fsdp2) and engine.cpu_offload_policy):
         held = 0.0
-    moment = peak(forward_moments(pass_of(config, config.train, shape, micro, trained=False, precision=precision)))
-    return _estimate(role, [("parameters", held), *_parts(moment)])
+    one = pass_of(config, config.train, shape, micro, terms, trained=False, precision=precision)
+    moment = peak(forward_moments(one))
+    return _estimate(role, [("parameters", held), *_parts(moment, config, terms)])
 
 
 def _rollout(config: Config, shape: ModelShape, device: Device) -> MemoryEstimate:

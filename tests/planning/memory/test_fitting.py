@@ -10,8 +10,8 @@ from rlctl.checks import check
 from rlctl.config import Config, config_from
 from rlctl.planning.arithmetic import Cluster
 from rlctl.planning.memory import Fit, fit_of, memory_of, phases_of
+from rlctl.planning.memory.fitted import USABLE
 from rlctl.planning.memory.fitting import MOST_CHANGES, _with
-from rlctl.planning.memory.phases import USABLE
 from rlctl.planning.plan import make_plan, plan_from
 
 

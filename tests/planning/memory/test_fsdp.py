@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from rlctl.config import Config, config_from
 from rlctl.planning.memory import GIB, memory_of
+from rlctl.planning.memory_terms import OWN
 from rlctl.planning.models.lookup import known_configs
 from tests.planning.memory.steps import peak_of_step
 
@@ -47,6 +49,8 @@ def config_of(
     )
 
 
+FULL = replace(OWN, full_lengths=True)
+"""The step is measured with sequences of full length."""
 CASES: list[Any] = [
     ("Qwen/Qwen2.5-7B", 3, {}),
     ("Qwen/Qwen3-0.6B", 4, {"devices": 1, "tokens": 4096}),
@@ -79,7 +83,7 @@ def test_the_peak_of_a_training_step_is_estimated_within_10_percent(
 ) -> None:
     config = config_of(tmp_path, name, layers, **options)
     measured = peak_of_step(config, monkeypatch)
-    policy = memory_of(config)[0]
+    policy = memory_of(config, terms=FULL)[0]
     assert policy.role == "policy"
     error = policy.gib * GIB / measured - 1
     print(
@@ -97,7 +101,7 @@ def test_the_peak_of_a_log_prob_pass_is_estimated_within_10_percent(
 ) -> None:
     config = config_of(tmp_path, name, layers, **options)
     measured = peak_of_step(config, monkeypatch, trains=False)
-    (reference,) = (each for each in memory_of(config) if each.role == "reference")
+    (reference,) = (each for each in memory_of(config, terms=FULL) if each.role == "reference")
     error = reference.gib * GIB / measured - 1
     print(
         f"{name} {layers} {options}: {measured / GIB:.2f} GiB, {error:+.1%}",

@@ -280,7 +280,7 @@ def test_with_adapters_only_they_have_gradients_and_there_is_no_second_copy(fold
 
 
 def test_logits_that_are_never_whole_need_less(folder: str) -> None:
-    micro = {"micro_batch": {"unit": "tokens", "size": 65_536}}
+    micro = {"prompts_per_step": 4096, "micro_batch": {"unit": "tokens", "size": 65_536}}
     whole, fused = (
         memory_of(config_for(folder, batch=micro, placement={"device": device}))[0] for device in ("cpu", "cuda")
     )

@@ -1,0 +1,16 @@
+"""The constants of estimates that are fitted to measurements; nothing else in an estimate is.
+
+``benchmarks/estimates.py`` fits them and prints the errors, in sample and with each source left out. They are read as
+attributes of this module, so that it can change them.
+"""
+
+from __future__ import annotations
+
+USABLE = 0.95
+"""Share of a device's memory that estimates may fill: the CUDA context, NCCL and fragments need the rest."""
+FRAGMENTS = 0.1
+"""What training without expandable segments leaves unused between tensors, as a share of what a pass allocates."""
+MEAN_LENGTH = 0.185
+"""Length of the other sequences of a packed micro-batch, as a share of the longest."""
+FROZEN_COPY = 1.9
+"""Bytes that FSDP1 holds for each frozen weight of its shard while adapters are trained, beside the weight."""

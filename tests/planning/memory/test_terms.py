@@ -1,0 +1,168 @@
+"""What frameworks hold: each term changes the estimate as its bytes say, and each release has its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rlctl.adapters import dialect, names
+from rlctl.adapters.verl.memory import DEFERS, memory_terms
+from rlctl.config import Config, config_from
+from rlctl.planning.memory import GIB, fitted, memory_of
+from rlctl.planning.memory.roles import policy_forward
+from rlctl.planning.memory_terms import OWN, MemoryTerms, WholeLogits, terms_of
+from rlctl.planning.models import read_shape
+
+MODEL = "Qwen/Qwen3-8B"
+TOKENS = 8192
+WHOLE = WholeLogits(train=4, train_entropy=8, forward=2, forward_entropy=3, eager_entropy=5)
+SHAPE = read_shape(MODEL)
+assert SHAPE is not None
+LOGITS = TOKENS * SHAPE.vocabulary
+
+
+def grpo(**sections: Any) -> Config:
+    base: dict[str, Any] = {
+        "model": {"path": MODEL},
+        "data": {"max_prompt_tokens": 1024},
+        "rollout": {"max_response_tokens": 7168},
+        "batch": {"micro_batch": {"unit": "tokens", "size": TOKENS}},
+    }
+    return config_from({**base, **sections})
+
+
+def policy(config: Config, **terms: Any) -> dict[str, float]:
+    found = memory_of(config, terms=replace(OWN, **terms))[0]
+    return {part.name: part.gib * GIB for part in found.parts}
+
+
+@pytest.mark.parametrize(
+    ("sections", "terms", "each"),
+    [
+        ({}, {}, 4),
+        ({"algorithm": {"entropy_coefficient": 0.01}}, {}, 8),
+        ({}, {"entropy_always": True}, 8),
+        ({"train": {"compile": False}}, {"entropy_always": True}, 13),
+        ({"train": {"compile": False, "memory": {"entropy_chunked": True}}}, {"entropy_always": True}, 8),
+        ({"train": {"compile": False}}, {}, 4),
+    ],
+)
+def test_whole_logits_take_the_bytes_of_the_loss(sections: dict[str, Any], terms: dict[str, Any], each: float) -> None:
+    assert policy(grpo(**sections), logits=WHOLE, **terms)["logits"] == pytest.approx(each * LOGITS)
+
+
+def test_log_prob_passes_hold_whole_logits_too() -> None:
+    forward = policy_forward(grpo(), replace(OWN, logits=WHOLE))
+    assert forward is not None
+    assert forward.part("logits") * GIB == pytest.approx(3 * LOGITS)
+
+
+def test_fused_kernels_never_have_whole_logits() -> None:
+    fused = grpo(train={"fused_kernels": {"enabled": True}})
+    assert policy(fused, logits=WHOLE)["logits"] == policy(fused)["logits"]
+
+
+def test_gradients_that_wait_are_whole() -> None:
+    assert SHAPE is not None
+    config = grpo()
+    waiting = policy(config, logits=WHOLE, kept_gradients={"fsdp2": 4})["gathered"]
+    expected = 4 * SHAPE.parameters * (1 - 1 / 8)
+    assert waiting - policy(config, logits=WHOLE)["gathered"] == pytest.approx(expected)
+    assert policy(config, logits=WHOLE, kept_gradients={"fsdp": 4}) == policy(config, logits=WHOLE)
+
+
+def test_a_step_of_the_optimizer_is_a_moment_of_its_own() -> None:
+    assert SHAPE is not None
+    small = grpo(
+        batch={"micro_batch": {"unit": "tokens", "size": 1}},
+        rollout={"max_response_tokens": 1},
+        data={"max_prompt_tokens": 1},
+    )
+    found = policy(small, optimizer_step=3)
+    assert found["optimizer step"] == pytest.approx(3 * 4 * SHAPE.parameters / 8)
+    assert not found["logits"]
+
+
+def test_memory_fragments_unless_segments_expand() -> None:
+    config = grpo()
+    found = policy(config, expandable_segments=False)
+    passing = sum(found[name] for name in ("gathered", "activations", "logits", "optimizer step"))
+    assert found["fragments"] == pytest.approx(fitted.FRAGMENTS * passing)
+    asked = grpo(runtime={"env_vars": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}})
+    assert not policy(asked, expandable_segments=False)["fragments"]
+    refused = grpo(runtime={"env_vars": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"}})
+    assert policy(refused)["fragments"]
+
+
+def test_a_frozen_reference_may_wait_in_cpu_memory() -> None:
+    config = grpo(algorithm={"kl_in_loss": {"coefficient": 0.01}})
+    for terms, held in ((OWN, True), (replace(OWN, frozen_on_cpu=True), False)):
+        (reference,) = (each for each in memory_of(config, terms=terms) if each.role == "reference")
+        assert bool(reference.part("parameters")) is held
+
+
+def test_layers_of_transformer_engine_keep_fewer_activations() -> None:
+    """About 34 bytes a token and number of the hidden size, where an MLP is 3.5 times as wide and heads share keys in fours."""
+    llama = grpo(
+        model={"path": "meta-llama/Llama-3.1-8B"},
+        train={"engine": {"type": "megatron", "recompute_granularity": "none"}},
+    )
+    shape = read_shape("meta-llama/Llama-3.1-8B")
+    assert shape is not None
+    own, fused = (policy(llama, fused_layers=it)["activations"] for it in (False, True))
+    assert fused / (TOKENS * shape.hidden * shape.layers) == pytest.approx(34, rel=0.03)
+    assert own > 1.6 * fused
+
+
+def test_an_optimizer_in_cpu_memory_takes_none_of_the_device() -> None:
+    def optimizer(**overrides: Any) -> float:
+        return policy(grpo(train={"engine": {"type": "megatron", "optimizer_overrides": overrides}}))["optimizer"]
+
+    whole = optimizer()
+    assert optimizer(optimizer_cpu_offload=True, optimizer_offload_fraction=1.0) == 0
+    assert optimizer(optimizer_cpu_offload=True, optimizer_offload_fraction=0.25) == pytest.approx(0.75 * whole)
+    assert optimizer(optimizer_cpu_offload=True) == whole  # Megatron's own fraction is 0
+    assert optimizer(optimizer_offload_fraction=1.0) == whole
+
+
+def test_of_packed_sequences_one_is_as_long_as_allowed() -> None:
+    several = grpo(batch={"micro_batch": {"unit": "responses", "size": 8}})
+    assert policy(several, logits=WHOLE)["logits"] == pytest.approx(4 * LOGITS * (1 + 7 * fitted.MEAN_LENGTH))
+    assert policy(several, logits=WHOLE, full_lengths=True)["logits"] == pytest.approx(4 * LOGITS * 8)
+    padded = grpo(batch={"micro_batch": {"unit": "responses", "size": 8}}, train={"packing": False})
+    assert policy(padded, logits=WHOLE)["logits"] == pytest.approx(4 * LOGITS * 8)
+
+
+def test_a_release_has_the_terms_of_the_newest_entry_that_is_not_newer() -> None:
+    table = {"0.3": MemoryTerms("x", "0.3"), "0.10": MemoryTerms("x", "0.10"), "0.9": MemoryTerms("x", "0.9")}
+    assert [terms_of(table, release).release for release in ("0.3", "0.8", "0.9", "0.11", "0.1")] == [
+        "0.3",
+        "0.3",
+        "0.9",
+        "0.10",
+        "0.3",
+    ]
+
+
+def test_verl_differs_by_release() -> None:
+    oldest, middle, newest = (memory_terms(release, {}) for release in ("0.3", "0.5", "0.9"))
+    assert (oldest.entropy_always, middle.entropy_always) == (True, False)
+    assert (middle.expandable_segments, newest.expandable_segments) == (False, True)
+    assert not newest.kept_gradients
+    assert memory_terms("0.9", {f"actor_rollout_ref.actor.{DEFERS}": True}).kept_gradients == {"fsdp": 2, "fsdp2": 4}
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_term_of_a_framework_has_its_place(name: str) -> None:
+    """Terms that differ from rlctl's say where the framework's source decides them."""
+    known = dialect(name)
+    for version in known.versions:
+        terms = known.memory(version, {})
+        apart = {"framework", "release", "sources", "frozen_copy"}
+        differ = {
+            field for field in MemoryTerms.__annotations__ if getattr(terms, field) != getattr(OWN, field)
+        } - apart
+        assert terms.framework == name
+        assert differ <= terms.sources.keys(), (version, differ - terms.sources.keys())
