@@ -1,7 +1,8 @@
-"""What GPUs can do, from their makers' data sheets."""
+"""What GPUs can do, from their makers' data sheets; ``rlctl plan --gpus`` lists them."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -15,23 +16,38 @@ class Gpu:
     """Memory bandwidth."""
     gib: float
     """Memory."""
+    source: str = ""
+    """The data sheet."""
 
 
 GPUS: dict[str, Gpu] = {
-    "B200": Gpu(2250, 8.0, 180),
-    "H200": Gpu(989, 4.8, 140),
-    "H100": Gpu(989, 3.35, 80),
-    "H800": Gpu(989, 3.35, 80),
-    "H20": Gpu(148, 4.0, 96),
-    "A100": Gpu(312, 2.04, 80),
-    "A800": Gpu(312, 2.04, 80),
-    "L40S": Gpu(362, 0.864, 48),
-    "L20": Gpu(119.5, 0.864, 48),
+    "B300": Gpu(2250, 8.0, 268, "NVIDIA HGX B300: 2.1 TB and 18 PFLOPS of dense BF16 in eight"),
+    "B200": Gpu(2250, 8.0, 180, "NVIDIA HGX B200: 1.44 TB and 18 PFLOPS of dense BF16 in eight"),
+    "H200": Gpu(989, 4.8, 140, "NVIDIA H200 Tensor Core GPU data sheet, SXM"),
+    "H100": Gpu(989, 3.35, 80, "NVIDIA H100 Tensor Core GPU data sheet, SXM"),
+    "H800": Gpu(989, 3.35, 80, "as H100, with slower NVLink"),
+    "H20": Gpu(148, 4.0, 96, "NVIDIA H20 data sheet"),
+    "A100": Gpu(312, 2.04, 80, "NVIDIA A100 Tensor Core GPU data sheet, SXM 80 GB"),
+    "A800": Gpu(312, 2.04, 80, "as A100, with slower NVLink"),
+    "L40S": Gpu(362, 0.864, 48, "NVIDIA L40S data sheet"),
+    "L20": Gpu(119.5, 0.864, 48, "NVIDIA L20 data sheet"),
+    "RTX5090": Gpu(
+        209.5, 1.792, 32, "NVIDIA RTX Blackwell GPU architecture, GeForce RTX 5090: BF16 with FP32 accumulation"
+    ),
+    "RTX4090": Gpu(165.2, 1.008, 24, "NVIDIA Ada GPU architecture, GeForce RTX 4090: BF16 with FP32 accumulation"),
+    "MI300X": Gpu(1307, 5.3, 192, "AMD Instinct MI300X data sheet"),
+    "910B": Gpu(313, 1.6, 64, "Huawei Atlas 800T A2 (Ascend 910B3): 313 TFLOPS in FP16"),
 }
-"""By a word of their name, SXM models where there are several; the first that matches is taken."""
+"""By name, SXM models where there are several; the first whose name is in a text is taken."""
 
 
 def known_gpu(name: str | None) -> Gpu | None:
-    """The GPU whose word is in ``name`` (``NVIDIA H100 80GB HBM3``), None where there is none."""
-    words = (name or "").upper().replace("-", " ").replace("_", " ").split()
-    return next((gpu for word, gpu in GPUS.items() if word in words), None)
+    """The GPU that a text names (``NVIDIA H100 80GB HBM3``, ``NVIDIA GeForce RTX 4090``, ``Ascend910B3``), None if none."""
+    words = re.split(r"[\s_-]+", (name or "").upper().replace("ASCEND", " ").replace("RTX ", "RTX"))
+    named = (gpu for key, gpu in GPUS.items() if any(_is(word, key) for word in words))
+    return next(named, None)
+
+
+def _is(word: str, name: str) -> bool:
+    """Whether a word is the name of a GPU; the parts of Ascend 910B are 910B1 to 910B4."""
+    return word == name or (name == "910B" and re.fullmatch(r"910B\d(C)?", word) is not None)

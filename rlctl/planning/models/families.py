@@ -426,6 +426,28 @@ def _glm4(config: Config) -> ModelShape:
     return _uniform(config, attention, _dense(config), wide_norms=4, head_dim=128)
 
 
+def _glm4v(config: Config) -> ModelShape:
+    """GLM-4.1V with its vision tower."""
+    text = {**config["text_config"], **_present(config, "tie_word_embeddings"), "model_type": "glm4v"}
+    vision = config["vision_config"]
+    width, out, merge = vision["hidden_size"], vision["out_hidden_size"], vision["spatial_merge_size"]
+    patches = vision.get("in_channels", 3) * vision["temporal_patch_size"] * vision["patch_size"] ** 2
+    places = (vision["image_size"] // vision["patch_size"]) ** 2
+    block = 4 * width * width + 2 * width + _gated(width, out)
+    if vision.get("attention_bias"):
+        block += 4 * width
+    tower = (patches + 1) * width + places * width + vision["depth"] * block + 2 * width
+    merger = width * out * merge**2 + out + out * out + 2 * out + _gated(out, vision["intermediate_size"])
+    return replace(_glm4(text), vision_parameters=tower + merger)
+
+
+def _seed_oss(config: Config) -> ModelShape:
+    attention = _grouped(
+        config, qkv_bias=bool(config.get("attention_bias", True)), output_bias=bool(config.get("attention_out_bias"))
+    )
+    return _uniform(config, attention, _dense(config, bias=bool(config.get("mlp_bias"))))
+
+
 def _dense_then_sparse(config: Config, attention: _Attention, *, first: int, kinds: list[str] | None) -> ModelShape:
     """DeepSeek's order: some dense layers, then experts with shared ones in every layer."""
     width = config["moe_intermediate_size"]
@@ -484,9 +506,11 @@ FAMILIES: dict[str, Callable[[Config], ModelShape]] = {
     "glm4": _glm4,
     "glm4_moe": _glm4_moe,
     "glm4_moe_lite": _glm4_moe_lite,
+    "glm4v": _glm4v,
     "gpt_oss": _gpt_oss,
     "kimi_k2": _deepseek_v3,
     "llama": _llama,
+    "mimo": _qwen2,
     "mistral": _mistral,
     "mixtral": _mixtral,
     "phi3": _phi3,
@@ -502,5 +526,6 @@ FAMILIES: dict[str, Callable[[Config], ModelShape]] = {
     "qwen3_next": _hybrid,
     "qwen3_vl": _qwen3_vl,
     "qwen3_vl_moe": _qwen3_vl,
+    "seed_oss": _seed_oss,
 }
-"""By the ``model_type`` of a ``config.json``. Kimi K2 has DeepSeek-V3's architecture under a name of its own."""
+"""By the ``model_type`` of a ``config.json``. Kimi K2 has DeepSeek-V3's architecture under another name, MiMo Qwen2's."""

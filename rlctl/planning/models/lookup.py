@@ -25,11 +25,12 @@ _QUANTIZED = re.compile(r"-(FP8|AWQ|GPTQ-Int[48]|AWQ-INT4|bnb-4bit|NVFP4|MXFP4)(
 def read_shape(path: str) -> ModelShape | None:
     """The shape of a model: of the ``config.json`` in a local folder, else of a known hub name; None if neither gives one.
 
+    A path that cannot be read has the shape of the model that its last part names.
     A folder of a family that ``families`` lacks is counted with Transformers, if it is installed.
     """
     data = _config(path)
     if data is None:
-        return known_shape(path)
+        return known_shape(path) or known_shape(_by_folder(path))
     if data.get("model_type") in FAMILIES:
         return shape_of(data)
     return built_shape(str(expanded(path)), (expanded(path) / "config.json").stat().st_mtime)
@@ -77,6 +78,19 @@ def _config(path: str) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
+def _by_folder(path: str) -> str:
+    """The hub name of a folder that is called as a well-known model, as ``/models/Qwen3-8B``; empty if there is none.
+
+    ``org/name`` is a name of a hub, where another organization's model of the same name may be another one.
+    """
+    if path.count("/") == 1 and not path.startswith(("/", ".", "~", "$")):
+        return ""
+    name = path.rstrip("/").rpartition("/")[2].lower()
+    names = {known.rpartition("/")[2]: known for known in known_configs()}
+    found = names.get(name) or names.get(_QUANTIZED.sub("", name).lower())
+    return found or ""
+
+
 @lru_cache(maxsize=256)
 def known_shape(name: str) -> ModelShape | None:
     """The shape of a hub name in the table, or of the model that a quantized copy is made from."""
@@ -103,8 +117,22 @@ def rows_of(section: Mapping[str, Any]) -> Iterator[tuple[list[str], dict[str, A
         own = {key: value for key, value in zip(section["columns"], values, strict=True) if _is_stated(key, value)}
         config = {**section["shared"], **dict.fromkeys(section.get("null", ())), **own}
         if "nested" in section:
-            config = {**section["shared"], section["nested"]: {**section["nested_shared"], **own}}
+            config = _nested(section, own)
         yield list(_expanded(names)), config, sources.split()
+
+
+def _nested(section: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """A config with parts: a column is of the text, unless it begins with ``whole.`` or the name of another part."""
+    config = {**section["shared"], section["nested"]: {**section["nested_shared"]}}
+    for key, value in own.items():
+        part, dot, name = key.partition(".")
+        if not dot:
+            config[section["nested"]] |= {key: value}
+        elif part == "whole":
+            config[name] = value
+        else:
+            config[part] = {**config[part], name: value}
+    return config
 
 
 def _is_stated(key: str, value: object) -> bool:

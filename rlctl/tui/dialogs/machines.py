@@ -49,7 +49,7 @@ class MachinesScreen(Dialog["str | None"]):
             yield OptionList(
                 Option(Content(say("not known: fit is not computed")), id=" "),
                 Option(Content(say("this machine")), id=LOCAL),
-                *(Option(Content(f"{each} {name:<6} {gpu.gib:g} GiB"), id=name) for name, gpu in GPUS.items()),
+                *(Option(Content(f"{each} {name:<7} {gpu.gib:g} GiB"), id=name) for name, gpu in GPUS.items()),
                 id="machines",
             )
             yield Line(

@@ -225,7 +225,19 @@ def test_time_is_estimated_for_known_gpus_only(folder: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "tflops"),
-    [("NVIDIA H200", 989), ("NVIDIA-A100-SXM4-80GB", 312), ("nvidia h20", 148), ("T4", None), (None, None)],
+    [
+        ("NVIDIA H200", 989),
+        ("NVIDIA-A100-SXM4-80GB", 312),
+        ("nvidia h20", 148),
+        ("NVIDIA GeForce RTX 4090", 165.2),
+        ("RTX5090", 209.5),
+        ("AMD Instinct MI300X", 1307),
+        ("Ascend910B3", 313),
+        ("910B", 313),
+        ("910BX", None),
+        ("T4", None),
+        (None, None),
+    ],
 )
 def test_gpus_are_known_by_a_word_of_their_name(name: str | None, tflops: float | None) -> None:
     gpu = known_gpu(name)

@@ -57,6 +57,11 @@ TOTALS = {  # billions, as model cards and README files state them; with MTP mod
     "openai/gpt-oss-20b": 21,
     "openai/gpt-oss-120b": 117,
     "microsoft/Phi-4-mini-instruct": 3.8,
+    "ByteDance-Seed/Seed-OSS-36B-Base": 36,
+    "XiaomiMiMo/MiMo-7B-RL": 7.6,
+    "Qwen/Qwen2.5-VL-7B-Instruct": 8.29,
+    "Qwen/Qwen3-VL-8B-Instruct": 8.77,
+    "zai-org/GLM-4.1V-9B-Thinking": 10.3,
 }
 
 
@@ -71,6 +76,21 @@ def test_totals_are_those_that_are_published(name: str, billions: float) -> None
 def test_kimi_k2s_own_name_of_the_architecture_is_that_of_deepseek_v3() -> None:
     config = dict(known_configs()["moonshotai/kimi-k2-instruct"])
     assert shape_of({**config, "model_type": "kimi_k2"}) is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/models/Qwen3-8B", "Qwen/Qwen3-8B"),
+        ("${HOME}/models/Qwen/Qwen2.5-VL-7B-Instruct/", "Qwen/Qwen2.5-VL-7B-Instruct"),
+        ("./ckpt/qwen3-32b-fp8", "Qwen/Qwen3-32B"),
+        ("someone/Qwen3-8B", None),
+        ("/models/my-model", None),
+        ("/models/Qwen3-8B/step-10", None),
+    ],
+)
+def test_a_folder_that_is_called_as_a_known_model_has_its_shape(path: str, name: str | None) -> None:
+    assert read_shape(path) == (None if name is None else read_shape(name))
 
 
 def test_every_row_names_its_sources() -> None:
