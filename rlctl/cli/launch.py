@@ -234,7 +234,7 @@ def _plan(loaded: Loaded, saved: Path | None, cluster: Cluster | None) -> Plan:
     if saved is None:
         return fresh
     kept = replace(read_plan(saved), run=fresh.run)
-    different = differences(shape(kept.without_estimates()), shape(fresh.without_estimates()))
+    different = differences(shape(kept), shape(fresh))
     if different:
         raise PlanError(
             lines_of(

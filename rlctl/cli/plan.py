@@ -21,6 +21,26 @@ if TYPE_CHECKING:
     from rlctl.planning.plan import Cluster
 
 
+def _list_gpus(asked: bool) -> None:
+    """Answer ``--gpus``."""
+    if not asked:
+        return
+    from rlctl.planning.memory import GPUS
+
+    rows = [
+        (name, f"{gpu.gib:g}", f"{gpu.terabytes_per_second:g}", f"{gpu.tflops:g}", gpu.source)
+        for name, gpu in GPUS.items()
+    ]
+    heads = ("GPU", "GiB", "TB/s", "TFLOP/s", text("plan-gpu-source"))
+    widths = [max(map(layout.cells, column)) for column in zip(heads, *rows, strict=True)]
+    lines = (
+        "  ".join(layout.padded(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (heads, *rows)
+    )
+    output.text("\n".join(lines))
+    arguments.finish(ExitCode.OK)
+
+
 def plan(
     inputs: arguments.Inputs,
     *,
@@ -33,6 +53,12 @@ def plan(
     rows: Annotated[
         int | None, typer.Option(min=1, help="Rows of the training data, to turn epochs into steps.")
     ] = None,
+    list_gpus: Annotated[
+        bool,
+        typer.Option(
+            "--gpus", help="List the GPUs that are known by name, and exit.", is_eager=True, callback=_list_gpus
+        ),
+    ] = False,
     runner: Annotated[
         arguments.Runner | None, typer.Option(help="Framework whose memory is estimated (default: that of the file).")
     ] = None,

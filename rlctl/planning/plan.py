@@ -169,11 +169,6 @@ class Plan:
     def as_data(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
-    def without_estimates(self) -> Plan:
-        """The same for every framework that may run it: what is where, without its memory and time."""
-        stages = (replace(stage, memory=(), fit=None, cost=None, notes=()) for stage in self.stages)
-        return replace(self, runner=RLCTL, stages=tuple(stages))
-
 
 def plan_from(data: Mapping[str, Any]) -> Plan:
     """A plan from the plain data that ``as_data`` gave.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from rlctl.cli.launch import differences, read_plan, shape
 from rlctl.cli.plan_text import estimates_text, ranges, schedule_line
 from rlctl.config import config_from
 from rlctl.planning.memory.parts import MemoryEstimate, MemoryPart
+from rlctl.planning.memory_terms import OWN
 from rlctl.planning.plan import Cluster, SchedulePlan, make_plan, plan_from
 
 
@@ -188,3 +190,66 @@ def test_a_plan_names_the_keys_of_the_file_that_was_read(rlctl: Any, tmp_path: P
     ours = rlctl("convert", str(file), "--from", "verl", "--to", "rlctl").out
     (tmp_path / "run.yaml").write_text(ours)
     assert "reference.engine" in rlctl("plan", str(tmp_path / "run.yaml")).out
+
+
+VERL = """python3 -m verl.trainer.main_ppo data.train_files=a.parquet data.val_files=b.parquet algorithm.adv_estimator=grpo \\
+    actor_rollout_ref.model.path=Qwen/Qwen3-8B actor_rollout_ref.rollout.name=vllm trainer.total_epochs=1 \\
+    actor_rollout_ref.actor.use_dynamic_bsz=true actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384 \\
+    actor_rollout_ref.actor.entropy_coeff=0.001 actor_rollout_ref.rollout.n=8
+"""
+
+
+def test_the_plan_is_of_the_framework_that_runs_the_file(rlctl: Any, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(VERL)
+
+    def planned(*options: str) -> tuple[dict[str, Any], float]:
+        shown = rlctl("plan", str(tmp_path / "run.sh"), "--cluster", "1x8:H100", "--rows", "9000", "--json", *options)
+        made = json.loads(shown.out)
+        [stage] = made["stages"]
+        parts = stage["memory"][0]["parts"]
+        return made, next(part["gib"] for part in parts if part["name"] == "logits")
+
+    (verl, whole), (ours, chunked) = planned(), planned("--runner", "rlctl")
+    assert (verl["runner"], ours["runner"]) == ("verl", "rlctl")
+    assert whole == pytest.approx(8 * 16384 * 151936 / 2**30)
+    assert chunked < whole / 2
+    told = [
+        any("what verl" in note and "--runner rlctl" in note for note in made["stages"][0]["notes"])
+        for made in (verl, ours)
+    ]
+    assert told == [True, False]
+    assert planned("--from", "verl@0.5")[0]["stages"][0]["fit"] != verl["stages"][0]["fit"]  # it fragments
+
+
+def test_a_note_says_what_the_longest_sequences_need() -> None:
+    several = {**SPLIT, "batch": {**SPLIT["batch"], "micro_batch": {"unit": "responses", "size": 16}}}
+    assert any(
+        "if all are that long, train needs" in line
+        for line in drawn(several, layout.Screen(), nodes=1, devices_per_node=8)
+    )
+    assert not any(
+        "if all are that long" in line
+        for line in drawn(
+            SPLIT | {"batch": {**SPLIT["batch"], "micro_batch": {"unit": "tokens", "size": 4096}}},
+            layout.Screen(),
+            nodes=1,
+            devices_per_node=8,
+        )
+    )
+
+
+def test_known_gpus_are_listed(rlctl: Any) -> None:
+    shown = rlctl("plan", "--gpus")
+    assert shown.code == 0
+    names = [line.split()[0] for line in shown.out.splitlines()[1:]]
+    assert {"A100", "H20", "B300", "RTX4090", "MI300X", "910B"} <= set(names)
+    assert rlctl("plan", "none.yaml", "--cluster", f"1x8:{names[0]}").code != 2
+
+
+def test_a_plan_saved_for_a_framework_is_what_rlctl_launches() -> None:
+    config = config_from({**SPLIT, "placement": {"devices_per_node": 8}})
+    cluster = Cluster(1, 8, "cuda", gib_per_device=80)
+    terms = replace(OWN, framework="verl", release="0.9", kept_gradients={"fsdp2": 4})
+    saved, fresh = make_plan(config, cluster=cluster, terms=terms), make_plan(config, cluster=cluster)
+    assert saved.stages[0].memory != fresh.stages[0].memory
+    assert not differences(shape(saved), shape(fresh))

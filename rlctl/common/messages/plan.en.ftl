@@ -113,6 +113,7 @@ plan-way-ipc = ipc (on the GPU that training and rollout share)
 plan-note-full-kl = policy: its workers also hold the reference model, because the full KL compares whole distributions
 plan-note-teacher = policy: its workers also hold the teacher { $teacher }
 plan-note-no-evaluation = evaluation prompts are not used, because the run only generates rollouts
+plan-gpu-source = data sheet (dense BF16)
 plan-note-runner = memory: what { $runner } holds, which runs this file; --runner rlctl shows that of rlctl's runtime
 plan-note-lengths = memory: of the sequences of a micro-batch, one has the longest length and the others { $share } of it; if all are that long, train needs { $gib } GiB
 plan-note-memory = memory is not estimated: { $reason }

@@ -79,6 +79,7 @@ plan-way-ipc = ipc（训练与 rollout 共用的 GPU 上）
 plan-note-full-kl = policy：完整 KL 要比较整个分布，因此其进程还会加载参考模型
 plan-note-teacher = policy：其进程还会加载教师模型 { $teacher }
 plan-note-no-evaluation = 任务只生成 rollout，不使用评测 prompt
+plan-gpu-source = 数据手册（稠密 BF16）
 plan-note-runner = 显存：按运行该文件的 { $runner } 估算；用 --runner rlctl 查看 rlctl 运行时的占用
 plan-note-lengths = 显存：假设一个 micro-batch 中有一条序列达到最大长度，其余为其 { $share }；如果全部达到最大长度，train 阶段需要 { $gib } GiB
 plan-note-memory = 未估算显存：{ $reason }
