@@ -47,7 +47,7 @@ def saved_bytes(engine: Megatron, shape: ModelShape, layer: Layer, compute: int,
     twice (as they are, and repeated for the heads of the groups) and its output twice; an MLP keeps five numbers a column.
 
     Transformer Engine's layers (``fused``) keep less: a norm its input and output in the compute type, attention queries, keys
-    and values once and its output, an MLP gate, up and their product.
+    and values once and its output, an MLP gate, up and their product, an expert its input too.
     """
     if fused:
         return _fused_bytes(engine, shape, layer, compute)
@@ -74,7 +74,7 @@ def _fused_bytes(engine: Megatron, shape: ModelShape, layer: Layer, compute: int
         attention += layer.query_width + layer.key_width
     mlp = 3 * compute * layer.mlp_width
     if layer.experts:
-        mlp += layer.experts_per_token * compute * (3 * layer.expert_width + 2 * shape.hidden) + 8 * layer.experts
+        mlp += layer.experts_per_token * compute * (3 * layer.expert_width + shape.hidden) + 8 * layer.experts
     return Saved(
         2 * layer.wide_norms * compute * shape.hidden / sharing,
         (compute * attention + 4 * shape.heads) / engine.tensor_parallel_size,

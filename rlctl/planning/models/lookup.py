@@ -18,8 +18,8 @@ from rlctl.planning.models.families import FAMILIES, shape_of
 from rlctl.planning.models.shape import ModelShape
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_QUANTIZED = re.compile(r"-(FP8|AWQ|GPTQ-Int[48]|AWQ-INT4|bnb-4bit|NVFP4|MXFP4)(-[0-9]+)?$", re.IGNORECASE)
-"""Ends of names of quantized copies, which have the shape of the model that they are made from."""
+_QUANTIZED = re.compile(r"-(FP8|AWQ|GPTQ-Int[48]|AWQ-INT4|bnb-4bit|NVFP4|MXFP4|BF16)(-[0-9]+)?$", re.IGNORECASE)
+"""Ends of names of copies in another type, which have the shape of the model that they are made from."""
 
 
 def read_shape(path: str) -> ModelShape | None:
@@ -85,7 +85,7 @@ def _by_folder(path: str) -> str:
     """
     if path.count("/") == 1 and not path.startswith(("/", ".", "~", "$")):
         return ""
-    name = path.rstrip("/").rpartition("/")[2].lower()
+    name = path.rstrip("/}").rpartition("/")[2].lower()
     names = {known.rpartition("/")[2]: known for known in known_configs()}
     found = names.get(name) or names.get(_QUANTIZED.sub("", name).lower())
     return found or ""
