@@ -48,6 +48,8 @@ class MemoryTerms:
     """The ``Fsdp2.source`` under which the frozen weights of a model with adapters have a copy (``fitted.FROZEN_COPY``)."""
     optimizer_step: int = 0
     """Numbers for each parameter of a shard, of its type, that an optimizer step allocates and frees again."""
+    engines_sleep: bool = False
+    """Whether engines on devices that training uses always give them their memory; else as in rlctl, if colocated."""
     frozen_on_cpu: bool = False
     """Whether the weights of a frozen model wait in CPU memory, and layers come to the device one by one (FSDP)."""
     fused_layers: bool = False

@@ -17,6 +17,7 @@ _SOURCES = {
     "logits": "roll/utils/functionals.py, log_probs_from_logits",
     "megatron_logits": "roll/distributed/strategy/megatron_strategy.py, op_compute_log_probs",
     "optimizer_step": "torch/optim/adam.py, _multi_tensor_adam",
+    "engines_sleep": "roll/distributed/strategy/vllm_strategy.py, offload_states",
     "fused_layers": "mcore_adapter/models/model_factory.py, get_gpt_layer_with_transformer_engine_spec",
     "expandable_segments": "roll/platforms/cuda.py, get_custom_env_vars",
 }
@@ -26,6 +27,7 @@ TERMS: Mapping[str, MemoryTerms] = {
         "2026.8",
         logits=WholeLogits(train=14, train_entropy=22, forward=10, forward_entropy=14),
         megatron_logits=WholeLogits(train=8, train_entropy=16, forward=8, forward_entropy=12),
+        engines_sleep=True,
         optimizer_step=1,
         fused_layers=True,
         sources=_SOURCES,

@@ -105,7 +105,7 @@ def _devices(config: Config, role: str) -> tuple[int, ...]:
 def _phases(
     config: Config, here: dict[str, MemoryEstimate], gib: float, device: Device, terms: MemoryTerms
 ) -> Iterator[tuple[str, list[MemoryPart]]]:
-    sleeps = arithmetic.rollout_sleeps(config, device)
+    sleeps = arithmetic.rollout_sleeps(config, device) or (terms.engines_sleep and device == "cuda")
     answering = ("rollout", *SERVED)
     engines = {role: _engine(config, here[role], gib, device) for role in answering if role in here}
     resting = {role: _resting(config, each) for role, each in here.items() if role not in engines}

@@ -54,7 +54,7 @@ def memory_of(config: Config, *, device: Device = "cuda", terms: MemoryTerms = O
     policy = read_shape(config.model.path)
     if policy is None:
         return ()
-    found = [_trained("policy", config, config.train, policy, terms)]
+    found = [_trained("policy", config, config.train, policy, terms)] if arithmetic.trains(config) else []
     if arithmetic.needs_rollout(config):
         found.append(_rollout(config, policy, device))
     if arithmetic.needs_reference(config) and not arithmetic.reference_is_base(config):

@@ -10,7 +10,7 @@ import pytest
 from rlctl.adapters import dialect, names
 from rlctl.adapters.verl.memory import DEFERS, memory_terms
 from rlctl.config import Config, config_from
-from rlctl.planning.memory import GIB, fitted, memory_of
+from rlctl.planning.memory import GIB, fitted, memory_of, phases_of
 from rlctl.planning.memory.roles import policy_forward
 from rlctl.planning.memory_terms import OWN, MemoryTerms, WholeLogits, terms_of
 from rlctl.planning.models import read_shape
@@ -94,6 +94,24 @@ def test_memory_fragments_unless_segments_expand() -> None:
     assert not policy(asked, expandable_segments=False)["fragments"]
     refused = grpo(runtime={"env_vars": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"}})
     assert policy(refused)["fragments"]
+
+
+def test_engines_may_sleep_wherever_they_share_devices() -> None:
+    apart = {"rollout": {"devices": list(range(8))}, "policy": {"devices": list(range(4))}}
+    config = grpo(placement={"layout": "explicit", "devices_per_node": 8, "roles": apart})
+
+    def awake(**terms: Any) -> float:
+        found = phases_of(config, gib=80, terms=replace(OWN, **terms))
+        (train,) = (phase for phase in found if phase.phase == "train")
+        return sum(part.gib for part in train.parts if part.name.startswith("rollout"))
+
+    assert awake() > 30
+    assert awake(engines_sleep=True) == 0
+
+
+def test_a_run_that_only_samples_trains_nothing() -> None:
+    config = grpo(run={"mode": "rollout_only"})
+    assert {phase.phase for phase in phases_of(config, gib=80)} == {"rollout"}
 
 
 def test_a_frozen_reference_may_wait_in_cpu_memory() -> None:
