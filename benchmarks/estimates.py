@@ -88,7 +88,7 @@ class Run:
 
     def fits(self) -> bool:
         """Whether training fits; the engine's share is the user's choice."""
-        return all(phase.gib <= fitted.USABLE * self.gib for phase in self.phases() if _trains(phase))
+        return all(phase.gib + phase.asleep <= fitted.USABLE * self.gib for phase in self.phases() if _trains(phase))
 
     def peak(self, *, engine: bool) -> float:
         """GiB of tensors in the largest phase of training, or of any phase if the engine is in the same process."""

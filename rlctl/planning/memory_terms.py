@@ -50,6 +50,8 @@ class MemoryTerms:
     """Numbers for each parameter of a shard, of its type, that an optimizer step allocates and frees again."""
     engines_sleep: bool = False
     """Whether engines on devices that training uses always give them their memory; else as in rlctl, if colocated."""
+    engine_processes: bool = False
+    """Whether engines are processes of their own, which keep some memory while they sleep (``memory.phases.ASLEEP``)."""
     frozen_on_cpu: bool = False
     """Whether the weights of a frozen model wait in CPU memory, and layers come to the device one by one (FSDP)."""
     fused_layers: bool = False

@@ -212,7 +212,11 @@ def _stage_from(data: Mapping[str, Any]) -> StagePlan:
 def _fit_from(data: Mapping[str, Any]) -> Fit:
     phases = tuple(
         PhaseEstimate(
-            each["phase"], tuple(each["devices"]), tuple(MemoryPart(**part) for part in each["parts"]), each["lacking"]
+            each["phase"],
+            tuple(each["devices"]),
+            tuple(MemoryPart(**part) for part in each["parts"]),
+            each["lacking"],
+            each.get("asleep", 0.0),
         )
         for each in data["phases"]
     )

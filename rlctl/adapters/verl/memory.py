@@ -57,11 +57,23 @@ _EXPANDABLE = replace(
         "expandable_segments": "verl/workers/fsdp_workers.py, set_expandable_segments",
     },
 )
+_SERVERS = replace(
+    _EXPANDABLE,
+    release="0.7",
+    engine_processes=True,
+    sources={
+        **_EXPANDABLE.sources,
+        "engine_processes": "verl/workers/rollout/vllm_rollout/vllm_async_server.py, vLLMHttpServer",
+    },
+)
 TERMS: Mapping[str, MemoryTerms] = {
     "0.3": _FIRST,
     "0.4": _WITHOUT_ENTROPY,
     "0.6": _EXPANDABLE,
-    "0.8": replace(_EXPANDABLE, release="0.8", sources=_ENGINE),
+    "0.7": _SERVERS,
+    "0.8": replace(
+        _SERVERS, release="0.8", sources={**_ENGINE, "engine_processes": _SERVERS.sources["engine_processes"]}
+    ),
 }
 """By the first release that has them."""
 

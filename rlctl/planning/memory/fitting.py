@@ -78,7 +78,7 @@ class Fit:
             phase=worst.phase,
             gib=worst.gib,
             device=self.gib,
-            usable=fitted.USABLE,
+            usable=fitted.USABLE - worst.asleep / self.gib,
             name=worst.largest.name,
             part=worst.largest.gib,
         )

@@ -28,6 +28,9 @@ from rlctl.planning.memory.parts import MemoryEstimate, MemoryPart
 from rlctl.planning.memory.roles import SERVED, cache_of_one, memory_of, policy_forward, served_models
 from rlctl.planning.memory_terms import OWN, MemoryTerms
 
+ASLEEP, ASLEEP_TOGETHER = 0.76, 2.4
+"""GiB that a sleeping vLLM process keeps on a device: context and graphs; buffers of its collectives too, if several devices hold
+a model. Measured: NVIDIA-NeMo/RL#223."""
 COLOCATED, ALONE = 0.5, 0.9
 """Shares that the engine takes if ``rollout.memory.gpu_memory_utilization`` is null."""
 
@@ -43,6 +46,8 @@ class PhaseEstimate:
     """Each named by its role: ``policy optimizer``."""
     lacking: float = 0.0
     """GiB that the engine's share lacks for its weights and the cache of one sequence."""
+    asleep: float = 0.0
+    """GiB that processes of sleeping engines keep, which are no part of the sum."""
 
     @property
     def gib(self) -> float:
@@ -87,8 +92,18 @@ def phases_of(
             kept = tuple(part for part in parts if part.gib > 0)
             engines = [estimate for role, estimate in here.items() if role in _at_work(phase)]
             lacking = max((_lacking(config, each, gib, device) for each in engines), default=0.0)
-            found.append(PhaseEstimate(phase, tuple(numbers), kept, lacking))
+            asleep = _asleep(config, device, terms) if "rollout" in here and "rollout" not in _at_work(phase) else 0.0
+            found.append(PhaseEstimate(phase, tuple(numbers), kept, lacking, asleep))
     return tuple(each for each in found if each.parts)
+
+
+def _asleep(config: Config, device: Device, terms: MemoryTerms) -> float:
+    """What the process of a rollout engine keeps while it sleeps."""
+    sleeps = arithmetic.rollout_sleeps(config, device) or (terms.engines_sleep and device == "cuda")
+    if not (terms.engine_processes and sleeps):
+        return 0.0
+    parallel = config.rollout.parallel
+    return ASLEEP if parallel.tensor_parallel_size * parallel.pipeline_parallel_size == 1 else ASLEEP_TOGETHER
 
 
 def _at_work(phase: str) -> tuple[str, ...]:
@@ -205,4 +220,4 @@ def _states(estimate: MemoryEstimate, names: tuple[str, ...]) -> list[MemoryPart
 
 def overflow(phases: tuple[PhaseEstimate, ...], gib: float) -> float:
     """GiB that the worst phase needs beyond what may be filled; 0 or less if all fit."""
-    return max((phase.lacking or phase.gib - fitted.USABLE * gib for phase in phases), default=0.0)
+    return max((phase.lacking or phase.gib + phase.asleep - fitted.USABLE * gib for phase in phases), default=0.0)

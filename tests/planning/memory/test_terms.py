@@ -11,6 +11,7 @@ from rlctl.adapters import dialect, names
 from rlctl.adapters.verl.memory import DEFERS, memory_terms
 from rlctl.config import Config, config_from
 from rlctl.planning.memory import GIB, fitted, memory_of, phases_of
+from rlctl.planning.memory.phases import overflow
 from rlctl.planning.memory.roles import policy_forward
 from rlctl.planning.memory_terms import OWN, MemoryTerms, WholeLogits, terms_of
 from rlctl.planning.models import read_shape
@@ -107,6 +108,19 @@ def test_engines_may_sleep_wherever_they_share_devices() -> None:
 
     assert awake() > 30
     assert awake(engines_sleep=True) == 0
+
+
+@pytest.mark.parametrize(("tensor", "kept"), [(1, 0.76), (2, 2.4)])
+def test_the_process_of_a_sleeping_engine_keeps_some_memory(tensor: int, kept: float) -> None:
+    config = grpo(rollout={"max_response_tokens": 7168, "parallel": {"tensor_parallel_size": tensor}})
+    phases = phases_of(config, gib=80, terms=replace(OWN, engine_processes=True))
+    assert {phase.phase: phase.asleep for phase in phases if phase.asleep or phase.phase == "rollout"} == {
+        "rollout": 0.0, "train": kept, "log_probs": kept, "weight_sync": kept
+    }  # fmt: skip
+    assert not any(phase.asleep for phase in phases_of(config, gib=80))
+    (train,) = (phase for phase in phases if phase.phase == "train")
+    full = train.gib / fitted.USABLE
+    assert overflow((train,), full) == pytest.approx(kept)
 
 
 def test_a_run_that_only_samples_trains_nothing() -> None:
