@@ -155,12 +155,28 @@ def likely_tokens(config: Config, micro: MicroBatchSize, batch: Batch, role: str
     longest, most = context_tokens(config), micro_tokens(config, micro)
     if terms.full_lengths or not config.train.packing or isinstance(config.train.engine, Megatron):
         return most
+    count = micro.size if micro.unit == "responses" else _responses_of_replica(config, batch, role)
+    return max(longest, min(most, _packed(longest, count)))
+
+
+def _packed(longest: int, count: int) -> float:
+    """Tokens of sequences that are packed."""
+    return longest * (1 + (count - 1) * fitted.MEAN_LENGTH)
+
+
+def _responses_of_replica(config: Config, batch: Batch, role: str) -> int:
+    """Responses of a mini-batch on one replica."""
     _, engine = arithmetic.engine_of(config, role)
     replicas = max(1, len(arithmetic.devices_of(config, role)) // arithmetic.devices_per_replica(engine))
-    mini = arithmetic.mini_batch_responses(replace(config, batch=batch))
-    count = micro.size if micro.unit == "responses" else -(-mini // replicas)
-    packed = longest * (1 + (count - 1) * fitted.MEAN_LENGTH)
-    return max(longest, min(most, packed))
+    return -(-arithmetic.mini_batch_responses(replace(config, batch=batch)) // replicas)
+
+
+def _accumulates(config: Config, micro: MicroBatchSize, batch: Batch, role: str) -> bool:
+    """Whether a mini-batch is several micro-batches, so that gradients wait for the last one."""
+    count = _responses_of_replica(config, batch, role)
+    if micro.unit == "responses":
+        return count > micro.size
+    return _packed(context_tokens(config), count) > micro.size
 
 
 def counted_share(config: Config) -> float:
@@ -264,7 +280,9 @@ def pass_of(
         reads_entropy=(terms.entropy_always or _reads_entropy(config)) if trained else entropy,
         whole=terms.logits,
         eager_entropy=not (train.compile or memory.entropy_chunked or memory.entropy_recompute),
-        kept_gradients=terms.kept_gradients.get(engine.source, 0) if isinstance(engine, Fsdp2) and trained else 0,
+        kept_gradients=terms.kept_gradients.get(engine.source, 0)
+        if isinstance(engine, Fsdp2) and trained and _accumulates(config, micro, batch, role)
+        else 0,
         optimizer_step=0 if lora is not None or not trained else terms.optimizer_step * BYTES[types.parameters],
     )
 

@@ -67,11 +67,15 @@ def test_fused_kernels_never_have_whole_logits() -> None:
 
 def test_gradients_that_wait_are_whole() -> None:
     assert SHAPE is not None
-    config = grpo()
+    config = grpo(batch={"responses_per_prompt": 8, "micro_batch": {"unit": "tokens", "size": TOKENS}})
     waiting = policy(config, logits=WHOLE, kept_gradients={"fsdp2": 4})["gathered"]
     expected = 4 * SHAPE.parameters * (1 - 1 / 8)
     assert waiting - policy(config, logits=WHOLE)["gathered"] == pytest.approx(expected)
     assert policy(config, logits=WHOLE, kept_gradients={"fsdp": 4}) == policy(config, logits=WHOLE)
+    once = grpo(
+        batch={"prompts_per_step": 8, "responses_per_prompt": 2, "micro_batch": {"unit": "responses", "size": 2}}
+    )
+    assert policy(once, logits=WHOLE, kept_gradients={"fsdp2": 4}) == policy(once, logits=WHOLE)
 
 
 def test_a_step_of_the_optimizer_is_a_moment_of_its_own() -> None:
