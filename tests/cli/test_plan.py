@@ -15,7 +15,7 @@ from rlctl.cli.launch import differences, read_plan, shape
 from rlctl.cli.plan_text import estimates_text, ranges, schedule_line
 from rlctl.config import config_from
 from rlctl.planning.memory.parts import MemoryEstimate, MemoryPart
-from rlctl.planning.memory_terms import OWN
+from rlctl.planning.memory_terms import OWN, WholeLogits
 from rlctl.planning.plan import Cluster, SchedulePlan, make_plan, plan_from
 
 
@@ -249,7 +249,7 @@ def test_known_gpus_are_listed(rlctl: Any) -> None:
 def test_a_plan_saved_for_a_framework_is_what_rlctl_launches() -> None:
     config = config_from({**SPLIT, "placement": {"devices_per_node": 8}})
     cluster = Cluster(1, 8, "cuda", gib_per_device=80)
-    terms = replace(OWN, framework="verl", release="0.9", kept_gradients={"fsdp2": 4})
+    terms = replace(OWN, framework="verl", release="0.9", logits=WholeLogits(8, 8, 8, 8))
     saved, fresh = make_plan(config, cluster=cluster, terms=terms), make_plan(config, cluster=cluster)
     assert saved.stages[0].memory != fresh.stages[0].memory
     assert not differences(shape(saved), shape(fresh))
