@@ -703,8 +703,8 @@ class Chosen(Rule):
         raw = next((raw for raw, option in self.names.items() if option == name), None)
         if raw is None and self.dialect and is_further(self.to, name):
             raw = own_name(name, self.dialect) if name.startswith(f"{self.dialect}.") or "." not in name else None
-        if raw is not None and raw == self.default and self.since and view.version < version_of(self.since):
-            yield Flow((), None, used, "mapped", said("releases before {since} have only this value", since=self.since))
+        if raw is not None and raw == self.default and not view.has(self.keys[0]):
+            yield Flow((), None, used, "mapped", "this release has only this value")
             return
         if raw is None or not view.has(self.keys[0]):
             yield Inexpressible(

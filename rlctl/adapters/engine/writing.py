@@ -224,7 +224,7 @@ class Writer:
             return
         if not self.table.takes(flow.to, self.version):
             for key, fate in zip(flow.keys, fates, strict=True):
-                if self.given.is_explicit(key):
+                if self._says(key):
                     fate.lost = fate.lost or said("this release has no {key}", key=dotted(flow.to))
             return
         existing = find(self.out.values, flow.to)
@@ -263,6 +263,13 @@ class Writer:
         for key in flow.keys:
             if key in self.given.comments:
                 self._comment(key, flow)
+
+    def _says(self, key: KeyPath) -> bool:
+        """Whether the source says a value, and not only a mapping or a shorthand that has it by default."""
+        if key in self.given.explicit_paths:
+            return True
+        own = find(self.given.plain, key) != _own_default(self.given.config, key)
+        return own and self.given.is_explicit(key)
 
     def _tell_fixed(self, flow: Flow, shown: tuple[str, Any]) -> None:
         """Say of a value that was computed from an environment variable that it does not follow the variable any more."""
