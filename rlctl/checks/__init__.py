@@ -57,8 +57,8 @@ Check = Callable[[Config, CheckContext], Iterator[Problem]]
 _Place = tuple[str, KeyPath]
 """The message and the key of a problem."""
 
-ABOUT_THIS_MACHINE = ("path-missing", "hub-name", "code-import")
-"""Findings that say nothing of a run on other machines."""
+ABOUT_THIS_MACHINE = ("path-missing", "hub-name", "code-import", "model-files_shape")
+"""Codes and messages that say nothing of a run on other machines; a folder with a config alone tells a model's shape."""
 
 RULES: tuple[Check, ...] = (
     *sources.RULES,
@@ -130,7 +130,8 @@ def check(
 
 def elsewhere(finding: Finding) -> Finding:
     """A finding on a config that may be for another machine: what only this machine lacks is a warning."""
-    is_local = finding.code in ABOUT_THIS_MACHINE and finding.level is Level.ERROR
+    named = {finding.code, finding.id}
+    is_local = bool(named & set(ABOUT_THIS_MACHINE)) and finding.level is Level.ERROR
     return replace(finding, level=Level.WARNING) if is_local else finding
 
 

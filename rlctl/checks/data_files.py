@@ -95,6 +95,8 @@ ENDINGS = frozenset(READERS)
 TASK = ("answer_key", "source_key", "tag_key", "extra_key", "system_prompt_key", "tools_key")
 OPTIONAL = {"rl": TASK, "mix": TASK, "sft": (*TASK, "messages_key", "response_key"), "dpo": ()}
 """By objective, the fields of a source that name a column which must exist unless the field has its default."""
+MEDIA = ("image_key", "video_key", "audio_key")
+"""Fields that name a column of images and the like. Those of Trinity-RFT have no default, so a file that sets one has it."""
 REQUIRED = {
     "rl": ("prompt_key",),
     "mix": ("prompt_key",),
@@ -109,14 +111,15 @@ def sources(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     readable = True
     for name in ("train", "eval"):
         for index, source in enumerate(getattr(config.data, name)):
-            found = list(_source(config, source, ("data", name, index)))
+            media = MEDIA if surroundings.runner == "trinity" else ()
+            found = list(_source(config, source, ("data", name, index), media))
             readable &= not found or name == "eval"
             yield from found
     if readable and arithmetic.trains(config) and config.data.custom is None:
         yield from _rows(config)
 
 
-def _source(config: Config, source: DataSource, key: KeyPath) -> Iterator[Problem]:
+def _source(config: Config, source: DataSource, key: KeyPath, media: Sequence[str]) -> Iterator[Problem]:
     path = expanded(source.path.removeprefix("file://"))
     if not source.path or source.format in ("hub", "sql"):
         return
@@ -134,7 +137,9 @@ def _source(config: Config, source: DataSource, key: KeyPath) -> Iterator[Proble
         objective = "rl" if key[1] == "eval" else config.algorithm.objective.choice
         default = DataSource()
         fields = [
-            field for field in OPTIONAL[objective] if getattr(source, field) not in (None, getattr(default, field))
+            field
+            for field in (*OPTIONAL[objective], *media)
+            if getattr(source, field) not in (None, getattr(default, field))
         ]
         fields += REQUIRED[objective] if source.messages_key is None or objective != "sft" else ()
         for field in fields:

@@ -80,6 +80,12 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
         "source": "verl 0.9.1 (verl/workers/config/rollout.py, RolloutConfig)",
         "advice": "set actor_rollout_ref.rollout.name to vllm or sglang",
     },
+    "runner-ignores": {
+        "reason": "actor_rollout_ref.actor.kl_loss_coef is 0.01, but actor_rollout_ref.actor.use_kl_loss is false: the loss "
+        "has no KL term",
+        "source": "verl 0.9.1 (verl/workers/utils/losses.py, ppo_loss)",
+        "advice": "set actor_rollout_ref.actor.use_kl_loss to true",
+    },
     "unsupported": {"reason": "verl does not clip advantages"},
     "assumed": {
         "reason": "all roles share 8 devices in the source; in Trinity, 4 explore and 4 train",

@@ -21,6 +21,7 @@ POINTER = b"version https://git-lfs.github.com/spec/"
 LARGEST_HEADER = 100 << 20
 """Bytes of a safetensors header, which is what its readers take."""
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth")
+NO_WEIGHTS = "it has no weights (*.safetensors or *.bin)"
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 
 
@@ -46,7 +47,7 @@ def fault_of(folder: Path, *, weights: bool = True) -> str:
 def _fault_of_weights(folder: Path) -> str:
     found = {file.name for pattern in WEIGHTS for file in folder.glob(pattern)}
     if not found:
-        return said("it has no weights (*.safetensors or *.bin)")
+        return NO_WEIGHTS
     for index in (folder / name for name in INDEXES):
         try:
             parts = (
@@ -86,7 +87,7 @@ def folders(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
         except OSError as error:
             fault = str(error)
         if fault:
-            yield problem("model-files", key, path=path, reason=fault)
+            yield problem("model-files_shape" if fault == NO_WEIGHTS else "model-files", key, path=path, reason=fault)
 
 
 def _models(config: Config) -> Iterator[tuple[KeyPath, str, bool]]:

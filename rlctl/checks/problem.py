@@ -163,6 +163,7 @@ LEVELS: Mapping[str, Level] = {
     "not-applied": _N,
     "not-used": _W,
     "runner-refuses": _E,
+    "runner-ignores": _W,
     "runner-release": _N,
     "not-supported": _E,
 }

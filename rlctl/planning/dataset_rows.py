@@ -9,6 +9,7 @@ import bz2
 import csv
 import gzip
 import lzma
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -23,8 +24,13 @@ from rlctl.planning.parquet_footer import parquet_rows
 PARQUET, LINES, CSV = ("parquet",), ("json", "jsonl", "ndjson"), ("csv", "tsv")
 ENDINGS = (*PARQUET, *LINES, *CSV)
 OPENERS: dict[str, Callable[..., Any]] = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}
-HELD_OUT = ("test", "valid", "dev", "eval")
-"""Parts of file names that make a split of their own in a folder."""
+SPLITS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "dev", "val"), "validation"),
+    **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
+}
+"""Words of file and folder names that put a file into a split, as the library ``datasets`` sees it."""
+_WORDS = re.compile(r"[a-z]+")
 MOST_BYTES = 2**28
 """Size up to which a JSON file that is one array is read."""
 
@@ -57,13 +63,21 @@ def rows_of_source(source: DataSource) -> int | None:
 
 
 def _of_folder(folder: Path, source: DataSource) -> int | None:
-    """Rows of the files of a folder, if they are all of one split."""
+    """Rows of the files of one split of a folder: of the one that is asked for, or of all files if there is only one."""
     files = [file for file in sorted(folder.rglob("*")) if file.is_file() and _ending(file) in ENDINGS]
-    split = any(word in file.name.lower() for file in files for word in HELD_OUT)
-    if not files or split or source.split is not None:
-        return None
-    counts = [_of_file(file, "auto") for file in files]
-    return None if None in counts else sum(count for count in counts if count is not None)
+    splits = {file: _split_of(file.relative_to(folder)) for file in files}
+    if not any(splits.values()):
+        splits = dict.fromkeys(files, "train")
+    wanted = source.split or ("train" if set(splits.values()) == {"train"} else "")
+    counts = [_of_file(file, "auto") for file in files if splits[file] == wanted]
+    return None if not counts or None in counts else sum(count for count in counts if count is not None)
+
+
+def _split_of(path: Path) -> str:
+    """The split that a file's name, or a folder around it, says; empty if none does."""
+    names = [path.name, *(part for part in reversed(path.parts[:-1]))]
+    words = (word for name in names for word in _WORDS.findall(name.lower()))
+    return next((SPLITS[word] for word in words if word in SPLITS), "")
 
 
 def _ending(path: Path) -> str:

@@ -6,13 +6,15 @@ field 3 the number of rows (https://github.com/apache/parquet-format, ``parquet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 STOP, TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
-SCHEMA, ROWS = 2, 3
+SCHEMA, ROWS, GROUPS = 2, 3, 4
 """Fields of ``FileMetaData``."""
+COLUMNS, METADATA, PATH, STATISTICS, HIGHEST, LOWEST = 1, 3, 3, 12, 5, 6
+"""Fields of ``RowGroup``, ``ColumnChunk``, ``ColumnMetaData`` and ``Statistics``."""
 NAME, CHILDREN, CONVERTED, LOGICAL = 4, 5, 6, 10
 """Fields of ``SchemaElement``: the name, the number of fields inside, and what a group stands for if it is no struct."""
 MOST_BYTES = 2**28
@@ -47,6 +49,33 @@ def parquet_fields(path: Path) -> tuple[tuple[str, ...], ...]:
         return tuple(_inside(elements, int(root.get(CHILDREN, 0)), (), shown=True))
     except (StopIteration, RuntimeError, AttributeError, TypeError) as error:
         raise ValueError(f"the schema of {path} is damaged") from error
+
+
+def parquet_texts(path: Path, column: Sequence[str]) -> list[str]:
+    """Some values of a text column: the lowest and the highest of each row group, which the footer holds.
+
+    Args:
+        path: of the file.
+        column: its name; of a nested one the names around it first, ``*`` for any that a list or map puts between.
+
+    Raises:
+        ValueError: it is not a Parquet file, or its footer is damaged.
+    """
+    found: dict[str, None] = {}
+    for group in _footer(path, GROUPS).get(GROUPS) or ():
+        for chunk in group.get(COLUMNS) or ():
+            metadata = chunk.get(METADATA) or {}
+            statistics = metadata.get(STATISTICS) or {}
+            if _is_column([name.decode("utf-8", "replace") for name in metadata.get(PATH) or ()], column):
+                ends = (statistics.get(end) for end in (LOWEST, HIGHEST))
+                found |= dict.fromkeys(end.decode("utf-8", "replace") for end in ends if isinstance(end, bytes))
+    return list(found)
+
+
+def _is_column(path: Sequence[str], column: Sequence[str]) -> bool:
+    if "*" not in column:
+        return list(path) == list(column)
+    return len(path) > 1 and path[0] == column[0] and path[-1] == column[-1]
 
 
 def _inside(elements: Iterator[Any], count: int, above: tuple[str, ...], *, shown: bool) -> Iterator[tuple[str, ...]]:

@@ -54,17 +54,15 @@ def findings_of(
     dialect = dialect_called(runner)
     version = release if own else dialect.newest
     reported = {stopping.code for stopping in found}
-    for row, message in refused(requirements, dialect, document, release=version, environment=os.environ):
+    program = _program(report) if own else ""
+    broken = refused(requirements, dialect, document, release=version, environment=os.environ, program=program)
+    for row, message in broken:
         if row.writer_code in reported or row.check_code in checked:
             continue
         source = f"{framework(runner)} {requirements.release} ({row.source})"
         place = _place(document, split(row.key))
-        found.append(
-            replace(
-                finding("runner-refuses", row.level, row.key, place, reason=message, source=source, advice=row.hint),
-                runners=(runner,),
-            )
-        )
+        told = finding(row.code, row.level, row.key, place, reason=message, source=source, advice=row.hint)
+        found.append(replace(told, runners=(runner,)))
     if loaded is not None:
         unread = loaded.as_written(dialect.on_data(loaded.config))
         found += [replace(item, at=loaded.locate_any(parse_dotted(item.key))) for item in unread]
@@ -109,6 +107,11 @@ def with_unknown_keys(runner: str, findings: Iterable[Finding], allowed: Collect
         else finding
         for finding in findings
     ]
+
+
+def _program(report: Report) -> str:
+    """The program that a launch script starts; empty for a file that is no script."""
+    return next((str(item.params["program"]) for item in report.findings if item.code == "launch"), "")
 
 
 def _known(runner: str) -> Requirements:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from importlib import import_module
 from typing import Any
@@ -18,6 +18,8 @@ from rlctl.common.report import Level
 from rlctl.documents import Document, dotted
 
 _NAMED = re.compile(r"\{([\w.]+)\}")
+REFUSES, IGNORES = "runner-refuses", "runner-ignores"
+"""Codes of what a framework refuses, and of what it accepts and does not use."""
 
 
 @record
@@ -27,6 +29,8 @@ class Values:
     view: TextView
     defaults: Mapping[str, Any]
     """Defaults of keys that no rule of the dialect's table reads."""
+    program: str = ""
+    """The program that a launch script starts, as ``verl.trainer.main_ppo``; empty if that is not known."""
 
     def __getitem__(self, key: str) -> Any:
         """A value; None for a key without a default.
@@ -81,6 +85,10 @@ class Requirement:
     """The last release that refuses it; empty if the newest does."""
     level: Level = Level.ERROR
     """An error if every run of the config stops or trains something else; a warning if that depends on its data."""
+    code: str = REFUSES
+    """``runner-refuses``, or ``runner-ignores`` for a setting that the framework accepts and does not use."""
+    kinds: tuple[str, ...] = ()
+    """The kinds of file that it is for; empty for those of its table."""
 
     def place(self, series: str, newest: str) -> str | None:
         """The file and function of a release that refuse it; None if the release does not.
@@ -96,14 +104,14 @@ class Requirement:
         known = [since for since in places if version_of(since) <= asked]
         return places[max(known, key=version_of)] if known else None
 
-    def worded(self, values: Values) -> str:
-        """The message with its values, in the reader's language."""
+    def worded(self, text: str, values: Values) -> str:
+        """Its message, or its hint, with its values, in the reader's language."""
 
         def value(match: re.Match[str]) -> str:
             name = match[1]
             return _shown(self.numbers[name](values) if name in self.numbers else values[name])
 
-        return _NAMED.sub(value, translated(self.message))
+        return _NAMED.sub(value, translated(text))
 
 
 @record
@@ -165,8 +173,9 @@ def refused(
     release: str,
     environment: Mapping[str, str],
     kind: str = "",
+    program: str = "",
 ) -> list[tuple[Requirement, str]]:
-    """The requirements that a file breaks, each with its message.
+    """The requirements that a file breaks, each with its message; their hints have their values, too.
 
     Args:
         requirements: of the framework.
@@ -175,14 +184,16 @@ def refused(
         release: of the framework, by which the file is read; "" to see by its keys.
         environment: variables that the file may name.
         kind: of the file, where it does not say; "" to see by its keys.
+        program: the one that a launch script starts; "" if that is not known.
     """
     taken = dialect.detect(document, version=release, kind=kind)
-    if requirements.kinds and taken.kind not in requirements.kinds:
-        return []
     table, version = dialect.table_for(document, taken.kind), version_of(taken.version)
     resolved = resolved_over(table, version, document, environment)
-    values = Values(TextView(table, version, resolved.values, {}), requirements.defaults)
-    return [*_null_sections(requirements, table, taken.version, document), *_broken(requirements, values)]
+    values = Values(TextView(table, version, resolved.values, {}), requirements.defaults, program)
+    is_usual = not requirements.kinds or taken.kind in requirements.kinds
+    rows = [row for row in requirements.rows if (taken.kind in row.kinds if row.kinds else is_usual)]
+    nulls = _null_sections(requirements, table, taken.version, document) if is_usual else ()
+    return [*nulls, *_broken(rows, values)]
 
 
 def _null_sections(
@@ -199,11 +210,11 @@ def _null_sections(
             yield row, translated(row.message)
 
 
-def _broken(requirements: Requirements, values: Values) -> Iterator[tuple[Requirement, str]]:
-    for row in requirements.rows:
+def _broken(rows: Iterable[Requirement], values: Values) -> Iterator[tuple[Requirement, str]]:
+    for row in rows:
         try:
             if row.refused(values):
-                yield row, row.worded(values)
+                yield replace(row, hint=row.worded(row.hint, values)), row.worded(row.message, values)
         except (TypeError, ValueError, ZeroDivisionError, KeyError, AttributeError):
             continue
 

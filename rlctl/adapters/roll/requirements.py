@@ -6,7 +6,19 @@ from collections.abc import Iterator
 
 from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
 from rlctl.adapters.engine.values import files_of
-from rlctl.adapters.roll.devices import parse_devices
+from rlctl.adapters.roll import engine_limits, ineffective
+from rlctl.adapters.roll.requirement_values import (
+    devices,
+    environments,
+    is_agentic,
+    is_rlvr,
+    model_parallel,
+    rank_mini_batch,
+    ranks,
+    responses,
+    strategy,
+    worker_devices,
+)
 from rlctl.common.messages.reasons import said
 
 ROLES = (
@@ -28,50 +40,17 @@ WORKER = "roll/configs/worker_config.py, WorkerConfig.__post_init__"
 AGENTIC = "roll/pipeline/agentic/agentic_config.py, AgenticConfig.__post_init__"
 
 
-def _devices(values: Values, role: str) -> int:
-    """How many devices a role has.
-
-    Raises:
-        TypeError: its mapping is not known.
-    """
-    mapping = values[f"{role}.device_mapping"]
-    return len(parse_devices(mapping) if isinstance(mapping, str) else mapping)
-
-
-def _strategy(values: Values, role: str) -> str:
-    return str(values[f"{role}.strategy_args.strategy_name"] or "")
-
-
-def _setting(values: Values, role: str, name: str) -> int:
-    return values.number(f"{role}.strategy_args.strategy_config.{name}")
-
-
-def _model_parallel(values: Values, role: str) -> int:
-    return (
-        _setting(values, role, "tensor_model_parallel_size")
-        * _setting(values, role, "pipeline_model_parallel_size")
-        * _setting(values, role, "context_parallel_size")
-    )
-
-
-def _each(values: Values, role: str) -> int:
-    """Devices of one worker: an engine of vLLM has several."""
-    if _strategy(values, role) == "vllm":
-        return _setting(values, role, "tensor_parallel_size") * _setting(values, role, "pipeline_parallel_size")
-    return values.number(f"{role}.num_gpus_per_worker") if _strategy(values, role) in ("hf_infer", "sglang") else 1
-
-
 def _of_role(role: str) -> Iterator[Requirement]:
     yield Requirement(
         f"{role}.device_mapping",
-        lambda v: v.written(f"{role}.device_mapping") and _devices(v, role) % _each(v, role),
+        lambda v: v.written(f"{role}.device_mapping") and devices(v, role) % worker_devices(v, role),
         said("{role}.device_mapping is not divisible by the devices of one worker", role=role),
         WORKER,
         said("change {role}.device_mapping, or the parallel sizes of {role}.strategy_args.strategy_config", role=role),
     )
     yield Requirement(
         f"{role}.strategy_args.strategy_name",
-        lambda v: v.written(f"{role}.strategy_args.strategy_name") and _strategy(v, role) not in STRATEGIES,
+        lambda v: v.written(f"{role}.strategy_args.strategy_name") and strategy(v, role) not in STRATEGIES,
         said(
             "{role}.strategy_args.strategy_name is {{{role}.strategy_args.strategy_name}}; expected one of "
             "{strategies}",
@@ -90,39 +69,6 @@ def _of_role(role: str) -> Iterator[Requirement]:
     )
 
 
-def _agentic(values: Values, manager: str) -> int:
-    """Environments of a manager."""
-    return values.number(f"{manager}.num_env_groups", 128) * values.number(f"{manager}.group_size")
-
-
-def _is_rlvr(values: Values) -> bool:
-    """Whether a step has prompts of a data set, which are answered in groups."""
-    return values.written("rewards") and not _is_agentic(values)
-
-
-def _ranks(values: Values) -> int:
-    """Data-parallel ranks of ``actor_train``."""
-    if _strategy(values, "actor_train").startswith("fsdp2"):
-        return _devices(values, "actor_train") // values.number("actor_train.model_args.ulysses_size")
-    return _devices(values, "actor_train") // _model_parallel(values, "actor_train")
-
-
-def _responses(values: Values) -> int:
-    """Responses of a step."""
-    return values.number("rollout_batch_size", 128) * values.number("num_return_sequences_in_group")
-
-
-def _rank_mini_batch(values: Values) -> int:
-    """Responses of a mini-batch on one rank."""
-    arguments = "actor_train.training_args"
-    each = values.number(f"{arguments}.per_device_train_batch_size", 8)
-    return each * values.number(f"{arguments}.gradient_accumulation_steps")
-
-
-def _is_agentic(values: Values) -> bool:
-    return values.written("train_env_manager") or values.written("custom_envs")
-
-
 def _without_worker(values: Values) -> str:
     """The domains of ``rewards`` that name no class, as text."""
     rewards = values["rewards"] or {}
@@ -133,7 +79,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         "actor_train.data_args.file_name",
         lambda v: (
-            _is_rlvr(v)
+            is_rlvr(v)
             and v.written("actor_train")  # on-policy distillation trains student_train
             and not any(files_of(v["actor_train.data_args.file_name"]))
         ),
@@ -144,7 +90,7 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         "rewards",
-        lambda v: _is_rlvr(v) and _without_worker(v),
+        lambda v: is_rlvr(v) and _without_worker(v),
         "rewards of {domains} have no worker_cls, the class that scores responses",
         "roll/distributed/executor/cluster.py, Cluster.__init__",
         "set worker_cls in each domain of rewards, to one of roll.pipeline.rlvr.rewards or a class of your own",
@@ -166,7 +112,7 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         "actor_infer.generating_args",
-        lambda v: v.written("actor_infer") and not _is_agentic(v) and not v.written("actor_infer.generating_args"),
+        lambda v: v.written("actor_infer") and not is_agentic(v) and not v.written("actor_infer.generating_args"),
         "actor_infer.generating_args is not set, and the RLVR pipeline writes to it",
         "roll/pipeline/rlvr/rlvr_config.py, RLVRConfig.__post_init__",
         "set actor_infer.generating_args.temperature",
@@ -181,9 +127,9 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         "rollout_batch_size",
         lambda v: (
-            "megatron" in _strategy(v, "actor_train")
-            and _devices(v, "actor_train") % _model_parallel(v, "actor_train") == 0
-            and v["rollout_batch_size"] % (_devices(v, "actor_train") // _model_parallel(v, "actor_train"))
+            "megatron" in strategy(v, "actor_train")
+            and devices(v, "actor_train") % model_parallel(v, "actor_train") == 0
+            and v["rollout_batch_size"] % (devices(v, "actor_train") // model_parallel(v, "actor_train"))
         ),
         "rollout_batch_size ({rollout_batch_size}) is not divisible by the data-parallel size of actor_train",
         f"{CONFIGS}, validate_megatron_batch_size",
@@ -191,7 +137,7 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         "num_return_sequences_in_group",
-        lambda v: _is_rlvr(v) and _responses(v) % _ranks(v),
+        lambda v: is_rlvr(v) and responses(v) % ranks(v),
         "rollout_batch_size x num_return_sequences_in_group ({rollout_batch_size} x {num_return_sequences_in_group}) is not "
         "divisible by the data-parallel size of actor_train",
         "roll/distributed/scheduler/protocol.py, DataProto.chunk",
@@ -199,7 +145,7 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         "actor_train.training_args.gradient_accumulation_steps",
-        lambda v: _is_rlvr(v) and _responses(v) // _ranks(v) < _rank_mini_batch(v),
+        lambda v: is_rlvr(v) and responses(v) // ranks(v) < rank_mini_batch(v),
         "a mini-batch of a rank is larger than its responses of a step: actor_train would make no update",
         "roll/pipeline/base_worker.py, ActorWorker.train_step",
         "lower actor_train.training_args.gradient_accumulation_steps",
@@ -207,7 +153,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         "actor_train.device_mapping",
         lambda v: (
-            "megatron" in _strategy(v, "actor_train") and _devices(v, "actor_train") % _model_parallel(v, "actor_train")
+            "megatron" in strategy(v, "actor_train") and devices(v, "actor_train") % model_parallel(v, "actor_train")
         ),
         "the devices of actor_train are not divisible by tensor x pipeline x context parallel sizes",
         "roll/utils/config_utils.py, calculate_megatron_dp_size",
@@ -215,7 +161,7 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         "actor_infer.strategy_args.strategy_name",
-        lambda v: v.written("actor_infer.strategy_args") and _strategy(v, "actor_infer") not in ("vllm", "sglang"),
+        lambda v: v.written("actor_infer.strategy_args") and strategy(v, "actor_infer") not in ("vllm", "sglang"),
         "actor_infer.strategy_args.strategy_name is {actor_infer.strategy_args.strategy_name}; expected vllm or sglang",
         CONFIGS,
         "set it to vllm or sglang",
@@ -247,7 +193,7 @@ ROWS: tuple[Requirement, ...] = (
         Requirement(
             batch,
             lambda v, manager=manager, batch=batch: (
-                _is_agentic(v)  # type: ignore[misc]
+                is_agentic(v)  # type: ignore[misc]
                 and v.number(batch, 128) > 0
                 and v.number(batch, 128) % v.number(f"{manager}.group_size")
             ),
@@ -264,9 +210,9 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         "val_batch_size",
         lambda v: (
-            _is_agentic(v)
+            is_agentic(v)
             and v.number("val_batch_size", 128) > 0
-            and v.number("val_batch_size", 128) % _agentic(v, "val_env_manager")
+            and v.number("val_batch_size", 128) % environments(v, "val_env_manager")
         ),
         "val_batch_size ({val_batch_size}) is not divisible by the environments of val_env_manager",
         AGENTIC,
@@ -276,7 +222,7 @@ ROWS: tuple[Requirement, ...] = (
         Requirement(
             f"{manager}.num_groups_partition",
             lambda v, manager=manager: (
-                _is_agentic(v)  # type: ignore[misc]
+                is_agentic(v)  # type: ignore[misc]
                 and sum(v[f"{manager}.num_groups_partition"]) != v.number(f"{manager}.num_env_groups", 128)
             ),
             said(
@@ -292,11 +238,11 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         "train_env_manager.max_traj_per_env",
         lambda v: (
-            _is_agentic(v)
+            is_agentic(v)
             and not v["async_generation_ratio"]
             and v.number("train_env_manager.max_traj_per_env", -1) >= 0
             and v.number("train_env_manager.max_traj_per_env", -1)
-            < -(-v.number("rollout_batch_size", 128) // _agentic(v, "train_env_manager"))
+            < -(-v.number("rollout_batch_size", 128) // environments(v, "train_env_manager"))
         ),
         "train_env_manager.max_traj_per_env ({train_env_manager.max_traj_per_env}) is too small for rollout_batch_size",
         AGENTIC,
@@ -316,7 +262,7 @@ def _no_null(key: str) -> bool:
 
 REQUIREMENTS = Requirements(
     "2026.8",
-    ROWS,
+    (*ROWS, *engine_limits.ROWS, *ineffective.ROWS),
     {"generate_opt_level": 1},
     strict=lambda key: False,
     no_null=(_no_null, "examples/start_rlvr_pipeline.py, from_dict"),

@@ -5,8 +5,24 @@ from __future__ import annotations
 from functools import partial
 
 from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
-from rlctl.adapters.trinity.keys import ACTOR, MODES
-from rlctl.adapters.trinity.train import deciding, strategy
+from rlctl.adapters.trinity import engine_limits, ineffective
+from rlctl.adapters.trinity.keys import MODES
+from rlctl.adapters.trinity.requirement_values import (
+    ENGINE,
+    PARALLEL,
+    TRAINER,
+    cluster_devices,
+    engine_devices,
+    explorer_devices,
+    longest,
+    own_devices,
+    rank_devices,
+    ranks,
+    split_over,
+    train_batch,
+    trainer_devices,
+    trains,
+)
 from rlctl.common.filenames import is_folder
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Level
@@ -45,8 +61,6 @@ ALGORITHMS = (
 MONITORS = ("tensorboard", "wandb", "mlflow", "swanlab")
 CONCURRENCY = ("sequential", "asynchronous", "multi-threading")
 OFFLINE = ("sft", "dpo", "cpt")
-PARALLEL = ("tensor_parallel_size", "data_parallel_size", "pipeline_parallel_size")
-ENGINE = "explorer.rollout_model"
 VALIDATOR = "trinity/common/config_validator.py, "
 INPUT = "buffer.explorer_input"
 READERS = {
@@ -56,72 +70,6 @@ READERS = {
 """Where data is read from, and what reads it."""
 
 
-def _own_devices(values: Values) -> bool:
-    """Whether rollout engines have devices of the cluster, which is described."""
-    outside = values[f"{ENGINE}.engine_type"] in ("external", "tinker")
-    known = values.number("cluster.node_num", 0) and values.number("cluster.gpu_per_node", 0)
-    return (
-        bool(known) and not outside and not values["model.tinker.enable"] and not values["model.external_model.enable"]
-    )
-
-
-def _cluster(values: Values) -> int:
-    return values.number("cluster.node_num", 0) * values.number("cluster.gpu_per_node", 0)
-
-
-def _engine_devices(values: Values) -> int:
-    product = 1
-    for name in PARALLEL:
-        product *= values.number(f"{ENGINE}.{name}")
-    return product
-
-
-def _explorer_devices(values: Values) -> int:
-    """Devices of rollout engines and auxiliary models."""
-    found = 0 if values["mode"] == "train" else _engine_devices(values) * values.number(f"{ENGINE}.engine_num")
-    for model in (values["explorer.auxiliary_models"] or []) if values["mode"] != "train" else []:
-        size = model.get("engine_num", 1)
-        for name in PARALLEL:
-            size *= model.get(name, 1)
-        found += size
-    return found
-
-
-def _trainer_devices(values: Values) -> int:
-    return _cluster(values) - _explorer_devices(values)
-
-
-def _share(values: Values) -> int:
-    """Trainer GPUs that hold one data-parallel rank."""
-    if strategy(values.view) != "megatron":
-        own = f"{ACTOR}.ulysses_sequence_parallel_size"
-        return max(1, values.number(deciding(values.view, own, "trainer.ulysses_sequence_parallel_size")))
-    product = 1
-    for name in ("tensor_model", "pipeline_model", "context"):
-        own = f"{ACTOR}.megatron.{name}_parallel_size"
-        product *= values.number(own if values.written(own) else f"trainer.megatron.{name}_parallel_size")
-    return product
-
-
-def _train_batch(values: Values) -> int:
-    """Responses of a train step."""
-    own = values["buffer.train_batch_size"]
-    return int(own) if own else values.number("buffer.batch_size") * values.number("algorithm.repeat_times")
-
-
-def _trains(values: Values) -> bool:
-    """Whether verl trains on the GPUs that the explorer leaves."""
-    trains = values["mode"] in ("both", "train") and values["trainer.trainer_type"] == "verl"
-    return trains and _own_devices(values) and _trainer_devices(values) > 0
-
-
-def _ranks(values: Values) -> int:
-    """Data-parallel ranks of the trainer."""
-    return _trainer_devices(values) // _share(values)
-
-
-TRAINER = {"trainer": _trainer_devices, "share": _share, "batch": _train_batch, "ranks": _ranks}
-"""Numbers of the trainer that messages name."""
 WORKERS = "verl/workers/engine_workers.py, TrainingWorker.train_mini_batch"
 CHECKED_BY_05 = {"0.5": "trinity/trainer/verl/verl_config.py, veRLConfig._check_parallel_config"}
 
@@ -140,33 +88,19 @@ def _single_files(values: Values, key: str) -> list[str]:
     return [path for path in paths if path.endswith(FILES) and not is_folder(path)]
 
 
-def _longest(values: Values) -> int:
-    """Tokens of the longest sequence."""
-    whole = values.number("model.max_prompt_tokens", 0) + values.number("model.max_response_tokens", 0)
-    return values.number("model.max_model_len", 0) or whole
-
-
-def _split_over(values: Values) -> int:
-    """GPUs that share a sequence of the trainer, and its token budget with it."""
-    if strategy(values.view) != "megatron":
-        return _share(values)
-    own = f"{ACTOR}.megatron.context_parallel_size"
-    return values.number(own if values.written(own) else "trainer.megatron.context_parallel_size")
-
-
 ROWS: tuple[Requirement, ...] = (
     Requirement(
         "trainer.max_token_len_per_gpu",
         lambda v: (
             v["mode"] in ("both", "train")
             and v["trainer.use_dynamic_bsz"] is not False
-            and 0 < v.number("trainer.max_token_len_per_gpu", 0) * _split_over(v) < _longest(v)
+            and 0 < v.number("trainer.max_token_len_per_gpu", 0) * split_over(v) < longest(v)
         ),
         "trainer.max_token_len_per_gpu may be too small: {trainer.max_token_len_per_gpu} tokens x {split} GPUs a sequence is "
         "less than the longest sequence, {longest}. The trainer stops at the first sequence that is longer than the budget",
         "verl/utils/seqlen_balancing.py, rearrange_micro_batches",
         "raise trainer.max_token_len_per_gpu, or lower model.max_model_len",
-        numbers={"split": _split_over, "longest": _longest},
+        numbers={"split": split_over, "longest": longest},
         since="0.5",
         level=Level.WARNING,
     ),
@@ -248,9 +182,9 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         f"{ENGINE}.tensor_parallel_size",
         lambda v: (
-            _own_devices(v)
-            and _engine_devices(v) > v["cluster.gpu_per_node"]
-            and _engine_devices(v) % v["cluster.gpu_per_node"]
+            own_devices(v)
+            and engine_devices(v) > v["cluster.gpu_per_node"]
+            and engine_devices(v) % v["cluster.gpu_per_node"]
         ),
         "a rollout engine over several nodes needs a multiple of cluster.gpu_per_node ({cluster.gpu_per_node}) GPUs",
         f"{VALIDATOR}RayClusterConfigValidator._validate_multinode_inference_models",
@@ -258,14 +192,14 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         "cluster.gpu_per_node",
-        lambda v: _own_devices(v) and v["mode"] in ("explore", "bench", "serve") and _explorer_devices(v) > _cluster(v),
+        lambda v: own_devices(v) and v["mode"] in ("explore", "bench", "serve") and explorer_devices(v) > cluster_devices(v),
         "the explorer needs more GPUs than the cluster has ({cluster.node_num} x {cluster.gpu_per_node})",
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
         said("lower {engine}.engine_num", engine=ENGINE),
     ),
     Requirement(
         "cluster.gpu_per_node",
-        lambda v: _own_devices(v) and v["mode"] in ("both", "train") and _trainer_devices(v) < 1,
+        lambda v: own_devices(v) and v["mode"] in ("both", "train") and trainer_devices(v) < 1,
         "the explorer takes all {cluster.node_num} x {cluster.gpu_per_node} GPUs: none are left for the trainer",
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
         said("lower {engine}.engine_num, or add GPUs", engine=ENGINE),
@@ -274,10 +208,10 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         f"{ENGINE}.engine_num",
         lambda v: (
-            _own_devices(v)
+            own_devices(v)
             and v["mode"] in ("both", "train")
-            and _trainer_devices(v) > v["cluster.gpu_per_node"]
-            and _trainer_devices(v) % v["cluster.gpu_per_node"]
+            and trainer_devices(v) > v["cluster.gpu_per_node"]
+            and trainer_devices(v) % v["cluster.gpu_per_node"]
         ),
         "the GPUs that the explorer leaves for the trainer are not a whole number of nodes of {cluster.gpu_per_node} GPUs",
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
@@ -286,7 +220,7 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         f"{ENGINE}.engine_num",
-        lambda v: _trains(v) and _trainer_devices(v) % _share(v),
+        lambda v: trains(v) and trainer_devices(v) % rank_devices(v),
         "the number of trainer GPUs ({trainer}) is not divisible by that of one data-parallel rank ({share})",
         WORKERS,
         said("change {engine}.engine_num, or the trainer's parallel sizes", engine=ENGINE),
@@ -295,7 +229,7 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         "buffer.train_batch_size",
-        lambda v: _trains(v) and not _trainer_devices(v) % _share(v) and _train_batch(v) % _ranks(v),
+        lambda v: trains(v) and not trainer_devices(v) % rank_devices(v) and train_batch(v) % ranks(v),
         "a train batch of {batch} responses is not divisible by the {ranks} data-parallel ranks of {trainer} trainer GPUs",
         WORKERS,
         said("change {engine}.engine_num, or the batch", engine=ENGINE),
@@ -304,7 +238,7 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         "cluster.gpu_per_node",
-        lambda v: _own_devices(v) and v["mode"] == "colocate" and _cluster(v) != 1,
+        lambda v: own_devices(v) and v["mode"] == "colocate" and cluster_devices(v) != 1,
         "mode colocate is for one GPU, but the cluster has {cluster.node_num} x {cluster.gpu_per_node}",
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
         "set mode to both",
@@ -313,10 +247,10 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         f"{ENGINE}.engine_num",
         lambda v: (
-            _own_devices(v)
+            own_devices(v)
             and v["mode"] == "colocate"
             and (
-                v.number(f"{ENGINE}.engine_num") != 1 or _engine_devices(v) != 1 or bool(v["explorer.auxiliary_models"])
+                v.number(f"{ENGINE}.engine_num") != 1 or engine_devices(v) != 1 or bool(v["explorer.auxiliary_models"])
             )
         ),
         "mode colocate takes one rollout engine of one GPU, and no auxiliary models",
@@ -470,7 +404,7 @@ def _no_null(key: str) -> bool:
 
 REQUIREMENTS = Requirements(
     "0.6.0",
-    ROWS,
+    (*ROWS, *engine_limits.ROWS, *ineffective.ROWS),
     {"explorer.concurrent_mode": "sequential", "explorer.over_rollout.return_partial_tasks": False},
     strict=_is_checked,
     no_null=(_no_null, "trinity/common/config.py, load_config"),

@@ -7,85 +7,32 @@ from typing import Any
 
 from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
 from rlctl.adapters.engine.values import files_of
+from rlctl.adapters.verl import engine_limits, ineffective, supervised_requirements, user_limits
+from rlctl.adapters.verl.requirement_values import (
+    ACTOR,
+    CRITIC,
+    REF,
+    ROLLOUT,
+    engine_devices,
+    gpus,
+    in_turns,
+    longest,
+    model_parallel,
+    replicas,
+    sequence_parallel,
+    smallest_batch,
+    static,
+    strategy,
+    uses_critic,
+    uses_reference,
+)
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Level
 
-ACTOR, ROLLOUT, REF, CRITIC = (
-    "actor_rollout_ref.actor",
-    "actor_rollout_ref.rollout",
-    "actor_rollout_ref.ref",
-    "critic",
-)
 LOSS_AGGREGATIONS = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm")
 DTYPES = ("bfloat16", "float16")
 LARGEST_LORA = 512
 TOOL_FORMATS = ("hermes", "gpt-oss", "qwen3_coder", "glm", "seed", "minimax", "kimi", "deepseek_v4", "gemma4")
-
-
-def _gpus(values: Values) -> int:
-    return values.number("trainer.nnodes") * values.number("trainer.n_gpus_per_node")
-
-
-def _strategy(values: Values, role: str = ACTOR) -> str:
-    """What trains a role: its own strategy, or the one that ``model_engine`` chooses."""
-    chosen = {"dp": "fsdp"}.get(values["model_engine"], values["model_engine"])
-    return str(values[f"{role}.strategy"] if values.written(f"{role}.strategy") or chosen is None else chosen)
-
-
-def _static(role: str) -> Callable[[Values], bool]:
-    return lambda values: not values[f"{role}.use_dynamic_bsz"]
-
-
-def _model_parallel(values: Values) -> int:
-    sizes = (
-        values.number(f"{ACTOR}.megatron.{name}_parallel_size")
-        for name in ("tensor_model", "pipeline_model", "context")
-    )
-    product = 1
-    for size in sizes:
-        product *= size
-    return product
-
-
-def _sequence_parallel(values: Values, role: str) -> int:
-    return values.number(f"{role}.ulysses_sequence_parallel_size")
-
-
-def _smallest_batch(values: Values) -> int:
-    """The responses that a step's must divide by, without dynamic batches."""
-    if _strategy(values) != "megatron":
-        return _gpus(values)
-    replicas = _gpus(values) // _model_parallel(values)
-    return replicas * values.number(f"{ACTOR}.ppo_micro_batch_size_per_gpu")
-
-
-def _replicas(values: Values) -> int:
-    """Data-parallel ranks of the actor."""
-    if _strategy(values) == "megatron":
-        return _gpus(values) // _model_parallel(values)
-    return _gpus(values) // _sequence_parallel(values, ACTOR)
-
-
-def _uses_critic(values: Values) -> bool:
-    enabled = values["critic.enable"]
-    return bool(values["algorithm.adv_estimator"] == "gae" if enabled is None else enabled)
-
-
-def _uses_reference(values: Values) -> bool:
-    return bool(values["algorithm.use_kl_in_reward"] or values[f"{ACTOR}.use_kl_loss"])
-
-
-def _in_turns(values: Values) -> bool:
-    """Whether the actor's devices generate too."""
-    return bool(values["trainer.v1.trainer_mode"] != "separate_async")
-
-
-def _engine_devices(values: Values) -> int:
-    return (
-        values.number(f"{ROLLOUT}.tensor_model_parallel_size")
-        * values.number(f"{ROLLOUT}.data_parallel_size")
-        * values.number(f"{ROLLOUT}.pipeline_model_parallel_size")
-    )
 
 
 CONFIG, ACTOR_SOURCE, CRITIC_SOURCE, ROLLOUT_SOURCE, WORKERS, TRAINER = (
@@ -153,8 +100,8 @@ def _mini(role: str, needed: Callable[[Values], bool], source: str) -> Iterator[
         lambda values: (
             needed(values)
             and values[micro] is not None
-            and _strategy(values, role) != "megatron"
-            and values[micro] * _sequence_parallel(values, role) < _gpus(values)
+            and strategy(values, role) != "megatron"
+            and values[micro] * sequence_parallel(values, role) < gpus(values)
         ),
         said(
             "{micro} ({{{micro}}}) times {role}.ulysses_sequence_parallel_size is less than the number of GPUs",
@@ -168,31 +115,26 @@ def _mini(role: str, needed: Callable[[Values], bool], source: str) -> Iterator[
 
 
 def _critic_static(values: Values) -> bool:
-    return _uses_critic(values) and not values["critic.use_dynamic_bsz"]
+    return uses_critic(values) and not values["critic.use_dynamic_bsz"]
 
 
 def _reference_static(values: Values) -> bool:
-    return _uses_reference(values) and _static(ACTOR)(values)
-
-
-def _tokens(values: Values) -> int:
-    """The longest sequence of a step, padding included."""
-    return values.number("data.max_prompt_length", 0) + values.number("data.max_response_length", 0)
+    return uses_reference(values) and static(ACTOR)(values)
 
 
 def _split_over(values: Values, role: str) -> int:
     """GPUs that share each sequence of a role, and its token budget with it."""
-    if _strategy(values) == "megatron":
+    if strategy(values) == "megatron":
         return values.number(f"{CRITIC if role == CRITIC else ACTOR}.megatron.context_parallel_size")
-    return _sequence_parallel(values, ACTOR if role == ROLLOUT else role)
+    return sequence_parallel(values, ACTOR if role == ROLLOUT else role)
 
 
 BUDGETS: tuple[tuple[str, str, str, Callable[[Values], object]], ...] = (
     (ACTOR, "ppo_max_token_len_per_gpu", "use_dynamic_bsz", lambda v: True),
     (ROLLOUT, "log_prob_max_token_len_per_gpu", "log_prob_use_dynamic_bsz", lambda v: True),
-    (REF, "log_prob_max_token_len_per_gpu", "log_prob_use_dynamic_bsz", _uses_reference),
-    (CRITIC, "ppo_max_token_len_per_gpu", "use_dynamic_bsz", _uses_critic),
-    (CRITIC, "forward_max_token_len_per_gpu", "use_dynamic_bsz", _uses_critic),
+    (REF, "log_prob_max_token_len_per_gpu", "log_prob_use_dynamic_bsz", uses_reference),
+    (CRITIC, "ppo_max_token_len_per_gpu", "use_dynamic_bsz", uses_critic),
+    (CRITIC, "forward_max_token_len_per_gpu", "use_dynamic_bsz", uses_critic),
 )
 """Token budgets: the role, its key, the switch that makes verl read it, and whether a run has the role."""
 
@@ -204,10 +146,10 @@ def _budget(role: str, name: str, switch: str, needed: Callable[[Values], object
     def over(values: Values) -> bool:
         if values[key] is None or not (needed(values) and values[f"{role}.{switch}"]):
             return False
-        return values.number(key) * _split_over(values, role) < _tokens(values)
+        return values.number(key) * _split_over(values, role) < longest(values)
 
     numbers: dict[str, Callable[[Values], object]] = {
-        "tokens": _tokens,
+        "tokens": longest,
         "share": lambda values: _split_over(values, role),
     }
     yield Requirement(
@@ -243,7 +185,7 @@ def _budget(role: str, name: str, switch: str, needed: Callable[[Values], object
 def _rank_share(values: Values, role: str) -> int:
     """Responses of a mini-batch on one data-parallel rank of an FSDP role."""
     mini = values[f"{role}.ppo_mini_batch_size"] * values[f"{ROLLOUT}.n"]
-    return int(mini) // (_gpus(values) // _sequence_parallel(values, role))
+    return int(mini) // (gpus(values) // sequence_parallel(values, role))
 
 
 def _uneven_micro(role: str, needed: Callable[[Values], object]) -> Iterator[Requirement]:
@@ -252,7 +194,7 @@ def _uneven_micro(role: str, needed: Callable[[Values], object]) -> Iterator[Req
 
     def uneven(values: Values) -> bool:
         micro = values[key]
-        fsdp = _strategy(values, role) in ("fsdp", "fsdp2")
+        fsdp = strategy(values, role) in ("fsdp", "fsdp2")
         return bool(needed(values) and fsdp and micro) and _rank_share(values, role) % micro != 0
 
     message = said(
@@ -289,7 +231,7 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         f"{ACTOR}.megatron.tensor_model_parallel_size",
-        lambda v: _static(ACTOR)(v) and _strategy(v) == "megatron" and _gpus(v) % _model_parallel(v),
+        lambda v: static(ACTOR)(v) and strategy(v) == "megatron" and gpus(v) % model_parallel(v),
         "the GPUs ({trainer.nnodes} x {trainer.n_gpus_per_node}) are not divisible by tensor x pipeline x context parallel sizes",
         CONFIG,
         "change the parallel sizes of actor_rollout_ref.actor.megatron, or trainer.n_gpus_per_node",
@@ -298,7 +240,7 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         "data.train_batch_size",
-        lambda v: _static(ACTOR)(v) and v["data.train_batch_size"] * v[f"{ROLLOUT}.n"] % _smallest_batch(v),
+        lambda v: static(ACTOR)(v) and v["data.train_batch_size"] * v[f"{ROLLOUT}.n"] % smallest_batch(v),
         said(
             "data.train_batch_size x {rollout}.n ({{data.train_batch_size}} x {{{rollout}.n}}) is not "
             "divisible by the number of GPUs, or with Megatron by its replicas times their micro-batch",
@@ -308,18 +250,18 @@ ROWS: tuple[Requirement, ...] = (
         said("change data.train_batch_size, or set {actor}.use_dynamic_bsz to true", actor=ACTOR),
         **CHECKED,
     ),
-    *_micro(ACTOR, "ppo_micro_batch_size", _static(ACTOR), f"{ACTOR_SOURCE}.__post_init__"),
-    *_mini(ACTOR, _static(ACTOR), f"{ACTOR_SOURCE}.validate"),
+    *_micro(ACTOR, "ppo_micro_batch_size", static(ACTOR), f"{ACTOR_SOURCE}.__post_init__"),
+    *_mini(ACTOR, static(ACTOR), f"{ACTOR_SOURCE}.validate"),
     *_micro(REF, "log_prob_micro_batch_size", _reference_static, CONFIG),
-    *_micro(ROLLOUT, "log_prob_micro_batch_size", _static(ACTOR), CONFIG),
+    *_micro(ROLLOUT, "log_prob_micro_batch_size", static(ACTOR), CONFIG),
     *_micro(CRITIC, "ppo_micro_batch_size", _critic_static, f"{CRITIC_SOURCE}.__post_init__"),
     *_mini(CRITIC, _critic_static, f"{CRITIC_SOURCE}.validate"),
     *_uneven_micro(ACTOR, lambda v: True),
-    *_uneven_micro(CRITIC, _uses_critic),
+    *_uneven_micro(CRITIC, uses_critic),
     *(row for budget in BUDGETS for row in _budget(*budget)),
     Requirement(
         f"{ACTOR}.ppo_mini_batch_size",
-        lambda v: _strategy(v) in ("fsdp", "fsdp2") and _rank_share(v, ACTOR) == 0,
+        lambda v: strategy(v) in ("fsdp", "fsdp2") and _rank_share(v, ACTOR) == 0,
         said(
             "{actor}.ppo_mini_batch_size x {rollout}.n ({{{actor}.ppo_mini_batch_size}} x {{{rollout}.n}}) is less than the "
             "number of data-parallel ranks",
@@ -358,8 +300,8 @@ ROWS: tuple[Requirement, ...] = (
         "data.train_batch_size",
         lambda v: (
             v[f"{ACTOR}.use_dynamic_bsz"]
-            and _strategy(v) != "megatron"
-            and v["data.train_batch_size"] * v[f"{ROLLOUT}.n"] % _gpus(v)
+            and strategy(v) != "megatron"
+            and v["data.train_batch_size"] * v[f"{ROLLOUT}.n"] % gpus(v)
         ),
         said(
             "data.train_batch_size x {rollout}.n ({{data.train_batch_size}} x {{{rollout}.n}}) is not divisible by the number of "
@@ -368,15 +310,15 @@ ROWS: tuple[Requirement, ...] = (
         ),
         RAY_TRAINER,
         "change data.train_batch_size",
-        numbers={"gpus": _gpus},
+        numbers={"gpus": gpus},
         since="0.3",
         until="0.5",
     ),
     Requirement(
         f"{ACTOR}.ulysses_sequence_parallel_size",
         lambda v: (
-            _strategy(v) in ("fsdp", "fsdp2")
-            and _sequence_parallel(v, ACTOR) > 1
+            strategy(v) in ("fsdp", "fsdp2")
+            and sequence_parallel(v, ACTOR) > 1
             and not v["actor_rollout_ref.model.use_remove_padding"]
         ),
         said(
@@ -411,7 +353,7 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         "critic.strategy",
-        lambda v: _uses_critic(v) and (_strategy(v) == "megatron") != (_strategy(v, CRITIC) == "megatron"),
+        lambda v: uses_critic(v) and (strategy(v) == "megatron") != (strategy(v, CRITIC) == "megatron"),
         "one of actor and critic trains with Megatron, the other does not; verl supports only one engine for both",
         "verl/trainer/config/ppo_trainer.yaml, critic@critic: ${model_engine}_critic",
         said("set critic.strategy to the engine of {actor}.strategy", actor=ACTOR),
@@ -426,7 +368,7 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         f"{ACTOR}.megatron.dtype",
-        lambda v: _strategy(v) == "megatron" and v[f"{ACTOR}.megatron.dtype"] not in (None, *DTYPES),
+        lambda v: strategy(v) == "megatron" and v[f"{ACTOR}.megatron.dtype"] not in (None, *DTYPES),
         said("{actor}.megatron.dtype is {{{actor}.megatron.dtype}}; expected bfloat16 or float16", actor=ACTOR),
         "verl/workers/config/engine.py, McoreEngineConfig.__post_init__",
         "set it to one of these",
@@ -435,7 +377,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         f"{ACTOR}.optim.lr_scheduler_type",
         lambda v: (
-            _strategy(v) in ("fsdp", "fsdp2")
+            strategy(v) in ("fsdp", "fsdp2")
             and v[f"{ACTOR}.optim.lr_scheduler_type"] not in (None, "constant", "cosine")
         ),
         said(
@@ -507,7 +449,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         f"{ACTOR}.ppo_micro_batch_size_per_gpu",
         lambda v: (
-            _static(ACTOR)(v)
+            static(ACTOR)(v)
             and v[f"{ACTOR}.ppo_micro_batch_size_per_gpu"] is None
             and v[f"{ACTOR}.ppo_micro_batch_size"] is not None
         ),
@@ -521,7 +463,7 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         f"{ACTOR}.ppo_mini_batch_size",
-        lambda v: v[f"{ACTOR}.ppo_mini_batch_size"] * v[f"{ROLLOUT}.n"] % _replicas(v),
+        lambda v: v[f"{ACTOR}.ppo_mini_batch_size"] * v[f"{ROLLOUT}.n"] % replicas(v),
         said(
             "a mini-batch of {{{actor}.ppo_mini_batch_size}} prompts x {{{rollout}.n}} responses is not "
             "divisible by the data-parallel ranks",
@@ -534,7 +476,7 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         f"{ROLLOUT}.tensor_model_parallel_size",
-        lambda v: _in_turns(v) and v["actor_rollout_ref.hybrid_engine"] is not False and _gpus(v) % _engine_devices(v),
+        lambda v: in_turns(v) and v["actor_rollout_ref.hybrid_engine"] is not False and gpus(v) % engine_devices(v),
         "the GPUs ({trainer.nnodes} x {trainer.n_gpus_per_node}) are not divisible by the devices of a rollout engine",
         f"{WORKERS}, ActorRolloutRefWorker.init_model",
         said("set {rollout}.tensor_model_parallel_size to a divisor of the number of GPUs", rollout=ROLLOUT),
@@ -584,7 +526,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         "data.train_batch_size",
         lambda v: (
-            not _in_turns(v)
+            not in_turns(v)
             and v["data.train_batch_size"]
             != v.number("trainer.v1.separate_async.parameter_sync_step") * v[f"{ACTOR}.ppo_mini_batch_size"]
         ),
@@ -599,7 +541,7 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         f"{ROLLOUT}.checkpoint_engine.backend",
-        lambda v: not _in_turns(v) and v[f"{ROLLOUT}.checkpoint_engine.backend"] in (None, "naive"),
+        lambda v: not in_turns(v) and v[f"{ROLLOUT}.checkpoint_engine.backend"] in (None, "naive"),
         said(
             "{rollout}.checkpoint_engine.backend is naive, but separate_async sends weights to other devices",
             rollout=ROLLOUT,
@@ -620,7 +562,7 @@ ROWS: tuple[Requirement, ...] = (
     *(
         Requirement(
             f"{ROLLOUT}.{name}",
-            lambda v, name=name: not _in_turns(v) and v.number(f"{ROLLOUT}.{name}", 0) <= 0,  # type: ignore[misc]
+            lambda v, name=name: not in_turns(v) and v.number(f"{ROLLOUT}.{name}", 0) <= 0,  # type: ignore[misc]
             said(
                 "{rollout}.{name} is {{{rollout}.{name}}}, but separate_async needs dedicated rollout devices",
                 rollout=ROLLOUT,
@@ -635,7 +577,7 @@ ROWS: tuple[Requirement, ...] = (
 
 REQUIREMENTS = Requirements(
     "0.9.1",
-    ROWS,
+    (*ROWS, *engine_limits.ROWS, *ineffective.ROWS, *user_limits.ROWS, *supervised_requirements.ROWS),
     {f"{ROLLOUT}.mode": "async", f"{ROLLOUT}.name": None, "trainer.v1.separate_async.parameter_sync_step": 1},
     kinds=("ppo",),
     older=("0.3", "0.4", "0.5", "0.6", "0.7", "0.8"),

@@ -135,6 +135,9 @@ model-files = { $path } cannot be loaded: { $reason }
     .about = A local model folder has no weights, lacks config.json, or a file of it is damaged or only a Git LFS pointer.
     .hint = download the model again (hf download, or git lfs pull in a clone), or set { $key } to a complete folder
 
+model-files_shape = { $path } has a model's config, and no weights (*.safetensors or *.bin)
+    .hint = download the weights where the run starts, or set { $key } to a complete folder
+
 data-unanswered = { $rows } of the first { $count } rows of { $file } have no answer
     .about = Some of the rows that were measured have no answer, though the data has a column for it. A reward that compares with it scores them wrong.
     .hint = remove these rows, or set answer_key of the dataset to the column with the answers
@@ -486,6 +489,10 @@ not-supported_replay-capacity = buffer.capacity is { $capacity }, but a step tak
 
 runner-refuses = { $reason }; { $source } refuses it
     .about = The framework that --runner names, or that the file is written for, refuses the config; the message says where in its source. A warning without --runner.
+    .hint = { $advice }
+
+runner-ignores = { $reason }; see { $source }
+    .about = The framework accepts the setting and does not use it, because another setting turns it off or overrides it; the message says where in its source.
     .hint = { $advice }
 
 runner-release = the file is read as { $read }, but checked against the requirements of { $checked }

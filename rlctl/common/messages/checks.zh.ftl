@@ -136,6 +136,9 @@ model-files = 无法加载 { $path }：{ $reason }
     .about = 本地模型目录没有权重或没有 config.json，或其中有文件已损坏，或只是 Git LFS 指针。
     .hint = 重新下载模型（hf download，或在克隆的仓库里执行 git lfs pull），或把 { $key } 设为完整的目录
 
+model-files_shape = { $path } 里只有模型的 config，没有权重（*.safetensors 或 *.bin）
+    .hint = 在运行的机器上下载权重，或把 { $key } 设为完整的目录
+
 data-unanswered = { $file } 的前 { $count } 行中有 { $rows } 行没有答案
     .about = 抽查的行中，有些没有答案，而数据里有答案列。与答案比较的奖励会给它们打错分。
     .hint = 删除这些行，或把该数据集的 answer_key 设为含答案的列
@@ -466,6 +469,10 @@ not-supported_replay-capacity = buffer.capacity 是 { $capacity }，而一步需
 
 runner-refuses = { $reason }；{ $source } 会拒绝它
     .about = --runner 指定的框架，或文件所属的框架，会拒绝这个配置；信息中注明其源码位置。不加 --runner 时只是警告。
+    .hint = { $advice }
+
+runner-ignores = { $reason }；见 { $source }
+    .about = 框架接受这个设置但不会用到它：另一个设置把它关闭或覆盖了；信息中注明其源码位置。
     .hint = { $advice }
 
 runner-release = 文件按 { $read } 读取，但按 { $checked } 的要求检查

@@ -1,0 +1,93 @@
+"""Settings that Trinity-RFT accepts and does not use as written: numbers that repeat others, coefficients without a switch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rlctl.adapters.engine.requirements import IGNORES, Requirement, Values
+from rlctl.adapters.trinity.requirement_values import train_batch, trainer_devices, trains
+from rlctl.common.messages.reasons import said
+from rlctl.common.report import Level
+
+ARGS = "algorithm.policy_loss_fn_args"
+MIXED = ("mix", "mix_chord")
+MIXED_LOSS = "trinity/algorithm/policy_loss_fn/chord_policy_loss.py and mix_policy_loss.py"
+RATIO = "algorithm.sample_strategy_args.expert_data_ratio"
+
+
+def _ignored(
+    key: str, ignored: Callable[[Values], object], message: str, source: str, hint: str, **others: Any
+) -> Requirement:
+    return Requirement(key, ignored, message, source, hint, level=Level.WARNING, code=IGNORES, **others)
+
+
+def _expert_rows(values: Values) -> int:
+    """Rows of a train batch that come from the SFT data."""
+    ratio = values[RATIO]
+    return math.ceil(float(0.5 if ratio is None else ratio) * train_batch(values))
+
+
+REPEATED: tuple[tuple[str, Callable[[Values], int], str], ...] = (
+    ("ngpus_trainer", trainer_devices, "the GPUs that the explorer leaves for the trainer are {actual}"),
+    ("ppo_mini_batch_size", train_batch, "buffer.train_batch_size is {actual}"),
+    (
+        "train_batch_size_expert",
+        _expert_rows,
+        "sample_strategy_args.expert_data_ratio takes {actual} rows of a train batch from the SFT data",
+    ),
+    (
+        "train_batch_size_usual",
+        lambda v: train_batch(v) - _expert_rows(v),
+        "sample_strategy_args.expert_data_ratio leaves {actual} rows of a train batch for responses",
+    ),
+)
+"""Arguments of the mixed losses that repeat another number of the file; it and what the file says of it."""
+
+
+def _repeated(name: str, actual: Callable[[Values], int], told: str) -> Requirement:
+    key = f"{ARGS}.{name}"
+    own = said(
+        "{key} is {{{key}}}, but {told}: the weights of the two losses are computed from the wrong number", key=key, told=told
+    )
+    return _ignored(
+        key,
+        lambda v: (
+            v["algorithm.algorithm_type"] in MIXED and v.written(key) and trains(v) and v.number(key) != actual(v)
+        ),
+        own,
+        MIXED_LOSS,
+        said("set {key} to {{actual}}", key=key),
+        numbers={"actual": actual},
+        since="0.5",
+    )
+
+
+def _switches() -> Iterator[Requirement]:
+    for name, what in (("kl_loss_fn", "the loss has no KL term"), ("kl_penalty_fn", "rewards have no KL penalty")):
+        key, switch = f"algorithm.{name}_args.kl_coef", f"algorithm.{name}"
+        yield _ignored(
+            key,
+            lambda v, key=key, switch=switch: (  # type: ignore[misc]
+                v.written(key) and float(v[key] or 0) != 0 and v.written(switch) and v[switch] == "none"
+            ),
+            said("{key} is {{{key}}}, but {switch} is none: {what}", key=key, switch=switch, what=what),
+            "trinity/algorithm/kl_fn/kl_fn.py, DummyKLFn",
+            said("set {switch} to k2, or remove {key}", switch=switch, key=key),
+            since="0.5",
+        )
+
+
+ROWS: tuple[Requirement, ...] = (
+    *(_repeated(*row) for row in REPEATED),
+    *_switches(),
+    _ignored(
+        "explorer.eval_interval",
+        lambda v: v["mode"] == "train" and bool(v["buffer.explorer_input.eval_tasksets"]),
+        "mode is train, so no explorer runs, and buffer.explorer_input.eval_tasksets are never evaluated",
+        "trinity/cli/launcher.py, run_stage",
+        "set mode to both, or run a second process with mode bench",
+        since="0.5",
+    ),
+)

@@ -1,0 +1,303 @@
+"""What verl's rollout engines and Ulysses refuse of a config: shapes of models, vLLM's limits, LoRA, agent workers, trackers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rlctl.adapters.engine.model_limits import (
+    SGLANG_PARALLEL,
+    TENSOR_PARALLEL,
+    batched_tokens_rows,
+    memory_share_row,
+    split_row,
+    tensor_parallel_fault,
+    ulysses_fault,
+)
+from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.verl.requirement_values import (
+    ACTOR,
+    CRITIC,
+    ROLLOUT,
+    longest,
+    sequence_parallel,
+    serves,
+    strategy,
+    uses_critic,
+)
+from rlctl.common.messages.reasons import said
+from rlctl.common.report import Level
+
+MODEL = "actor_rollout_ref.model"
+TENSOR, WORKERS = f"{ROLLOUT}.tensor_model_parallel_size", f"{ROLLOUT}.agent.num_workers"
+TOKENS, SEQUENCES, CHUNKED = (f"{ROLLOUT}.{name}" for name in ("max_num_batched_tokens", "max_num_seqs", "enable_chunked_prefill"))
+PATCH = "verl/models/transformers/monkey_patch.py, apply_monkey_patch"
+SPMD = "verl/workers/rollout/vllm_rollout/vllm_rollout_spmd.py, vLLMRollout.__init__"
+SERVER = "verl/workers/rollout/vllm_rollout/vllm_async_server.py"
+TRACKING = "verl/utils/tracking.py, Tracking.__init__"
+MAIN, SEPARATE = "verl.trainer.main_ppo", ("one_step_off_policy", "fully_async")
+VLLM_RANKS = (8, 16, 32, 64, 128, 256)
+"""The largest ranks of adapters that vLLM can be started for."""
+LOGGERS = ("console", "wandb", "mlflow", "swanlab", "vemlp_wandb", "tensorboard", "tracking")
+MORE_LOGGERS = {"0.4": ("clearml",), "0.6": ("trackio", "file"), "0.9": ("rl_insight",)}
+"""Trackers that a release has and the one before lacks."""
+
+
+def _uses(engine: str) -> Callable[[Values], bool]:
+    return lambda values: bool(values[f"{ROLLOUT}.name"] == engine)
+
+
+def _uses_ulysses(role: str) -> Callable[[Values], bool]:
+    def applies(values: Values) -> bool:
+        return strategy(values, role) in ("fsdp", "fsdp2") and (role != CRITIC or uses_critic(values))
+
+    return applies
+
+
+def _context(values: Values) -> int:
+    """The context of the rollout engine, in tokens."""
+    return values.number(f"{ROLLOUT}.max_model_len", 0) or longest(values)
+
+
+def _in_process(values: Values) -> bool:
+    """Whether vLLM runs in the trainer's workers, as until 0.6 unless the mode is async."""
+    return _uses("vllm")(values) and not serves(values)
+
+
+def _chunks(values: Values) -> bool:
+    """Whether chunked prefill is on; Megatron's config turned it off until 0.5."""
+    known = values.written(CHUNKED) or strategy(values) != "megatron"
+    return known and values[CHUNKED] is not False
+
+
+def _responses(values: Values) -> int:
+    return values.number("data.train_batch_size", 0) * values.number(f"{ROLLOUT}.n")
+
+
+def _workers(values: Values) -> int:
+    return values.number(WORKERS, 8)
+
+
+def _fitting_workers(values: Values) -> int:
+    """The most agent workers, up to those set, that share a step's responses evenly."""
+    responses = _responses(values)
+    return next(each for each in range(_workers(values), 0, -1) if responses % each == 0)
+
+
+def _lora_rank(values: Values) -> int:
+    return values.number(f"{MODEL}.lora_rank", 0)
+
+
+def _is_dummy(values: Values) -> bool:
+    return str(values[f"{ROLLOUT}.load_format"] or "dummy").startswith("dummy")
+
+
+def _splits() -> Iterator[Requirement]:
+    """Sizes that divide the heads of a model."""
+    for engine, name, source in (("vllm", "vLLM", TENSOR_PARALLEL), ("sglang", "SGLang", SGLANG_PARALLEL)):
+        yield split_row(
+            TENSOR,
+            f"{MODEL}.path",
+            lambda v: v.number(TENSOR),
+            _uses(engine),
+            said(
+                "{key} is {{size}}, which does not divide the model's {{part}}; {name} splits them over the GPUs of an engine and "
+                "stops when it starts",
+                key=TENSOR,
+                name=name,
+            ),
+            tensor_parallel_fault,
+            source,
+            since="0.3",
+        )
+    for role, model in ((ACTOR, f"{MODEL}.path"), (CRITIC, "critic.model.path")):
+        key = f"{role}.ulysses_sequence_parallel_size"
+        yield split_row(
+            key,
+            model,
+            lambda v, role=role: sequence_parallel(v, role),  # type: ignore[misc]
+            _uses_ulysses(role),
+            said(
+                "{key} is {{size}}, which does not divide the model's {{part}}; Ulysses shares them among so many GPUs, and verl "
+                "stops when it loads the model",
+                key=key,
+            ),
+            ulysses_fault,
+            PATCH,
+            since="0.3",
+        )
+
+
+def _agent_workers(applies: Callable[[Values], object], **releases: Any) -> Requirement:
+    return Requirement(
+        WORKERS,
+        lambda v: applies(v) and _responses(v) % _workers(v),
+        said(
+            "a step has {{responses}} responses (data.train_batch_size x {rollout}.n), which {{workers}} agent workers ({key}) "
+            "cannot share evenly: verl stops at the first rollout",
+            rollout=ROLLOUT,
+            key=WORKERS,
+        ),
+        "verl/experimental/agent_loop/agent_loop.py, AgentLoopManager.generate_sequences; verl/protocol.py, DataProto.chunk",
+        said("set {key} to {{fits}}", key=WORKERS),
+        numbers={"responses": _responses, "workers": _workers, "fits": _fitting_workers},
+        **releases,
+    )
+
+
+def _unknown_loggers(known: tuple[str, ...]) -> Callable[[Values], str]:
+    def found(values: Values) -> str:
+        written = values["trainer.logger"]
+        names = [written] if isinstance(written, str) else list(written or ())
+        return ", ".join(str(name) for name in names if name not in known)
+
+    return found
+
+
+def _loggers() -> Iterator[Requirement]:
+    """Trackers that a release does not have; a list in quotes is one name."""
+    known, starts = LOGGERS, ["0.3", *MORE_LOGGERS]
+    for start, end in zip(starts, ["0.3", "0.5", "0.8", ""], strict=True):
+        known += MORE_LOGGERS.get(start, ())
+        unknown = _unknown_loggers(known)
+        yield Requirement(
+            "trainer.logger",
+            unknown,
+            said(
+                "trainer.logger names {{unknown}}, which verl does not have: the run stops when its workers have started. It has "
+                "{known}",
+                known=", ".join(known),
+            ),
+            TRACKING,
+            """set trainer.logger to a list of these, such as '["console","wandb"]' on a command line""",
+            numbers={"unknown": unknown},
+            since=start,
+            until=end,
+        )
+
+
+def _lora() -> Iterator[Requirement]:
+    yield Requirement(
+        f"{MODEL}.lora_rank",
+        lambda v: _uses("vllm")(v) and _lora_rank(v) > 0 and _lora_rank(v) not in VLLM_RANKS,
+        said(
+            "{model}.lora_rank is {{{model}.lora_rank}}; vLLM takes {ranks}, and verl stops when it starts vLLM",
+            model=MODEL,
+            ranks=", ".join(map(str, VLLM_RANKS)),
+        ),
+        f"{SPMD}; vllm/config/lora.py, LoRAConfig",
+        said("set {model}.lora_rank to one of these", model=MODEL),
+        since="0.4",
+        until="0.5",
+    )
+    yield Requirement(
+        f"{ROLLOUT}.layered_summon",
+        lambda v: _uses("vllm")(v) and _lora_rank(v) > 0 and bool(v[f"{ROLLOUT}.layered_summon"]) and _is_dummy(v),
+        said(
+            "{rollout}.layered_summon is true, and {rollout}.load_format leaves vLLM without the base model: verl stops at the "
+            "first weight sync",
+            rollout=ROLLOUT,
+        ),
+        "verl/workers/sharding_manager/fsdp_vllm.py, FSDPVLLMShardingManager; verl/utils/fsdp_utils.py, collect_lora_params",
+        said("set {rollout}.load_format to safetensors", rollout=ROLLOUT),
+        since="0.4",
+        until="0.7",
+    )
+    yield Requirement(
+        f"{ROLLOUT}.load_format",
+        lambda v: (
+            _uses("vllm")(v)
+            and _lora_rank(v) > 0
+            and strategy(v) in ("fsdp", "fsdp2")
+            and not v[f"{ROLLOUT}.layered_summon"]
+            and _is_dummy(v)
+        ),
+        said(
+            "{model}.lora_rank is {{{model}.lora_rank}}, and {rollout}.load_format is dummy, its default: vLLM starts with random "
+            "base weights, and each GPU gathers the whole base model at the first weight sync. verl's guide to LoRA requires "
+            "safetensors",
+            model=MODEL,
+            rollout=ROLLOUT,
+        ),
+        "verl/workers/fsdp_workers.py, ActorRolloutRefWorker; docs/advance/ppo_lora.rst",
+        said("set {rollout}.load_format to safetensors", rollout=ROLLOUT),
+        since="0.4",
+        until="0.7",
+        level=Level.WARNING,
+    )
+
+
+ROWS: tuple[Requirement, ...] = (
+    *_splits(),
+    Requirement(
+        TOKENS,
+        lambda v: _in_process(v) and _chunks(v) and 0 < v.number(TOKENS, 8192) < _context(v),
+        said(
+            "{tokens} ({{{tokens}}}) is less than the engine's context of {{context}} tokens (data.max_prompt_length + "
+            "data.max_response_length, or {rollout}.max_model_len), and chunked prefill is on: verl stops when it starts vLLM",
+            tokens=TOKENS,
+            rollout=ROLLOUT,
+        ),
+        SPMD,
+        said("set {tokens} to {{context}} or more", tokens=TOKENS),
+        numbers={"context": _context},
+        since="0.3",
+        until="0.6",
+    ),
+    *batched_tokens_rows(
+        {"tokens": TOKENS, "sequences": SEQUENCES, "chunked": CHUNKED},
+        _context,
+        _uses("vllm"),
+        SPMD,
+        since="0.3",
+        until="0.6",
+    ),
+    *batched_tokens_rows(
+        {"tokens": TOKENS, "sequences": SEQUENCES, "chunked": CHUNKED},
+        _context,
+        lambda v: _uses("vllm")(v) and (v.written(f"{ROLLOUT}.max_model_len") or v[CHUNKED] is not False),
+        SERVER,
+        since="0.7",
+        until="0.8",
+    ),
+    Requirement(
+        f"{ROLLOUT}.enforce_eager",
+        lambda v: _in_process(v) and v[f"{ROLLOUT}.enforce_eager"] is False and v[f"{ROLLOUT}.free_cache_engine"],
+        said(
+            "{rollout}.enforce_eager is false, and {rollout}.free_cache_engine is true: verl stops when it starts vLLM",
+            rollout=ROLLOUT,
+        ),
+        SPMD,
+        said("set {rollout}.free_cache_engine to false, or {rollout}.enforce_eager to true", rollout=ROLLOUT),
+        since="0.3",
+        until="0.4",
+    ),
+    memory_share_row(f"{ROLLOUT}.gpu_memory_utilization", _uses("vllm"), SERVER, since="0.3"),
+    *_lora(),
+    _agent_workers(serves, since="0.5", until="0.6"),
+    _agent_workers(lambda v: True, since="0.7", until="0.8"),
+    *_loggers(),
+    Requirement(
+        "actor_rollout_ref.hybrid_engine",
+        lambda v: v.program == MAIN and v["actor_rollout_ref.hybrid_engine"] is False,
+        said(
+            "actor_rollout_ref.hybrid_engine is false, and the script starts {program}, which shares its GPUs with the rollout: "
+            "it stops when it starts",
+            program=MAIN,
+        ),
+        "verl/trainer/ppo/ray_trainer.py, RayPPOTrainer.__init__",
+        "start the trainer with its own rollout GPUs (one_step_off_policy or fully_async_policy), or remove the key",
+        since="0.3",
+        until="0.8",
+    ),
+    Requirement(
+        "actor_rollout_ref.hybrid_engine",
+        lambda v: any(part in v.program for part in SEPARATE) and v["actor_rollout_ref.hybrid_engine"] is not False,
+        "actor_rollout_ref.hybrid_engine is true, and the trainer that the script starts needs GPUs of its own for the rollout: "
+        "it stops when it starts",
+        "recipe/one_step_off_policy/ray_trainer.py, OneStepOffRayTrainer.__init__, and fully_async_policy",
+        "set actor_rollout_ref.hybrid_engine to false",
+        since="0.5",
+        until="0.6",
+    ),
+)

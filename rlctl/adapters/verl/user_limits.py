@@ -1,0 +1,222 @@
+"""What verl refuses of the user's data and reward function: names of data sources, columns of images, kinds of results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rlctl.adapters.engine.requirements import IGNORES, Requirement, Values
+from rlctl.adapters.engine.values import files_of
+from rlctl.adapters.verl.requirement_values import ROLLOUT
+from rlctl.common.filenames import expanded
+from rlctl.common.messages.reasons import COMMAS, said, together
+from rlctl.common.report import Level
+from rlctl.config.reward_returns import MAPPING, NOTHING, NUMBER, TEXT, Returns, returns_of
+from rlctl.planning.parquet_footer import parquet_fields, parquet_texts
+
+SCORES = "verl/utils/reward_score/__init__.py, default_compute_score"
+DATASET = "verl/utils/dataset/rl_dataset.py, RLHFDataset._build_messages"
+FUNCTIONS = ("custom_reward_function", "reward.custom_reward_function")
+MANAGERS = ("reward.reward_manager.name", "reward_manager.name", "reward_model.reward_manager")
+PER_ROW = (None, "naive", "dapo")
+"""Reward managers that call the function once for each response and read a mapping's ``score``."""
+BUILT_IN = (
+    *("openai/gsm8k", "lighteval/MATH", "DigitalLearningGmbH/MATH-lighteval", "numina_aops_forum"),
+    *("numina_synthetic_math", "numina_amc_aime", "numina_synthetic_amc", "numina_cn_k12", "numina_olympiads"),
+    *("codecontests", "apps", "codeforces", "taco", "hiyouga/geometry3k"),
+)
+SEARCH = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
+MORE_BUILT_IN = {
+    "0.4": ("math_dapo", *(f"searchR1_{name}" for name in SEARCH)),
+    "0.5": ("HuggingFaceH4/MATH-500",),
+    "0.6": ("math", "math_dapo_reasoning"),
+}
+"""Data sources that a release scores and the one before does not; since 0.4 also all that begin with ``aime``."""
+LARGEST_TEXT = 64
+"""Characters of a value that statistics surely hold whole."""
+
+
+def _function(values: Values) -> str:
+    """The file of the user's reward function; empty without one."""
+    return next((str(values[f"{key}.path"]) for key in FUNCTIONS if values[f"{key}.path"]), "")
+
+
+def _scores_itself(values: Values) -> bool:
+    """Whether verl's own rules score the rows: no function, reward model, tools or environment of the user's does."""
+    models = values["reward_model.enable"] or values["reward.reward_model.enable"]
+    agents = values[f"{ROLLOUT}.multi_turn.enable"] or values[f"{ROLLOUT}.agent.agent_loop_config_path"]
+    own = values["data.custom_cls.path"] or _function(values)
+    return _manager(values) in (*PER_ROW, "prime", "batch") and not (models or agents or own)
+
+
+def _manager(values: Values) -> Any:
+    return next((values[key] for key in MANAGERS if values.written(key)), None)
+
+
+def _texts(values: Values, key: str, *column: str) -> Iterator[tuple[str, str]]:
+    """Some of the values of a text column of local Parquet files, each with its file."""
+    for name in files_of(values[key]):
+        path = expanded(str(name).removeprefix("file://"))
+        if path.suffix == ".parquet" and path.is_file():
+            for text in parquet_texts(path, column):
+                if len(text) < LARGEST_TEXT:
+                    yield text, str(name)
+
+
+def _unscored(key: str, known: tuple[str, ...], prefix: str) -> Callable[[Values], str]:
+    def found(values: Values) -> str:
+        column = str(values["data.reward_fn_key"] or "data_source")
+        texts = dict.fromkeys(text for text, _ in _texts(values, key, column)) if _scores_itself(values) else {}
+        return ", ".join(f"'{text}'" for text in texts if text not in known and not (prefix and text.startswith(prefix)))
+
+    return found
+
+
+def _sources() -> Iterator[Requirement]:
+    """Data sources that a release has no reward for."""
+    known, starts = BUILT_IN, ["0.3", *MORE_BUILT_IN]
+    for start, end in zip(starts, ["0.3", "0.4", "0.5", ""], strict=True):
+        known += MORE_BUILT_IN.get(start, ())
+        for key, when in (("data.train_files", "after the first rollout"), ("data.val_files", "at the first validation")):
+            unscored = _unscored(key, known, "aime" if start != "0.3" else "")
+            yield Requirement(
+                key,
+                unscored,
+                said(
+                    "rows of {key} have the data_source {{sources}}, for which verl has no reward function: the run stops {when}",
+                    key=key,
+                    when=when,
+                ),
+                SCORES,
+                "set custom_reward_function.path to a file with a function compute_score, or change data_source",
+                numbers={"sources": unscored},
+                since=start,
+                until=end,
+            )
+
+
+MEDIA = (("image_key", "images", "<image>"), ("video_key", "videos", "<video>"))
+
+
+def _lost_media(name: str, usual: str, mark: str) -> Requirement:
+    """Rows with a place for an image, and no column that holds it."""
+    key = f"data.{name}"
+
+    def column(values: Values) -> str:
+        return str(values[key] or usual)
+
+    def found(values: Values) -> str:
+        prompt = str(values["data.prompt_key"] or "prompt")
+        for text, file in _all_texts(values, prompt):
+            columns = {names[0] for names in parquet_fields(expanded(file))}
+            if mark in text and column(values) not in columns and not values["data.custom_cls.path"]:
+                return file
+        return ""
+
+    def near(values: Values) -> str:
+        columns = {names[0] for names in parquet_fields(expanded(found(values)))}
+        return next((each for each in sorted(columns) if each.rstrip("s") == usual.rstrip("s")), usual)
+
+    return Requirement(
+        key,
+        found,
+        said(
+            "prompts of {{file}} have {mark}, but the file has no column '{{column}}' ({key}): verl trains on the text alone",
+            mark=mark,
+            key=key,
+        ),
+        DATASET,
+        said("set {key} to {{near}}", key=key),
+        numbers={"file": found, "column": column, "near": near},
+        since="0.3" if name == "image_key" else "0.4",
+        code=IGNORES,
+        level=Level.WARNING,
+    )
+
+
+def _all_texts(values: Values, prompt: str) -> Iterator[tuple[str, str]]:
+    """Parts of some prompts of the training files, of any length."""
+    for name in files_of(values["data.train_files"]):
+        path = expanded(str(name).removeprefix("file://"))
+        if path.suffix == ".parquet" and path.is_file():
+            yield from ((text, str(path)) for text in parquet_texts(path, (prompt, "*", "content")))
+
+
+def _returns(values: Values) -> Returns | None:
+    key = next((key for key in FUNCTIONS if values[f"{key}.path"]), "")
+    if not key or _manager(values) not in PER_ROW:
+        return None
+    file = expanded(str(values[f"{key}.path"]).removeprefix("file://"))
+    return returns_of(Path(file), str(values[f"{key}.name"] or "compute_score")) if file.is_file() else None
+
+
+def _some(wrong: Callable[[Returns], str]) -> Callable[[Values], str]:
+    def found(values: Values) -> str:
+        returns = _returns(values)
+        return wrong(returns) if returns is not None else ""
+
+    return found
+
+
+def _shown(returns: Returns, *kinds: str) -> str:
+    lines = [(kind, value.line) for kind in kinds if (value := returns.first(kind)) is not None]
+    return together((said("{kind} in line {line}", kind=kind, line=line) for kind, line in lines), COMMAS)
+
+
+def _mixed(returns: Returns) -> str:
+    if {MAPPING, NUMBER} <= set(returns.kinds):
+        return _shown(returns, MAPPING, NUMBER)
+    if (pair := returns.uneven) is not None:
+        first, other = pair
+        return together(
+            (
+                said("a dict with {keys} in line {line}", keys=", ".join(sorted(each.keys or ())), line=each.line)
+                for each in (first, other)
+            ),
+            COMMAS,
+        )
+    return ""
+
+
+def _function_row(found: Callable[[Values], str], message: str, source: str, hint: str, **others: Any) -> Requirement:
+    return Requirement(FUNCTIONS[0] + ".path", found, message, source, hint, numbers={"values": found}, **others)
+
+
+FUNCTION_ROWS: tuple[Requirement, ...] = (
+    _function_row(
+        _some(lambda returns: "" if _mixed(returns) else _shown(returns, MAPPING)),
+        "the reward function returns {values}; verl 0.3.0 takes a number only, and stops after the first rollout",
+        "verl/workers/reward_manager/naive.py, NaiveRewardManager.__call__",
+        "return the score alone, as a float, or use verl 0.4",
+        since="0.3",
+        until="0.3",
+        level=Level.NOTE,
+    ),
+    _function_row(
+        _some(_mixed),
+        "the reward function returns values of several kinds ({values}): verl keeps a column for each key of a dict, and stops "
+        "when one has fewer rows than the batch, after the first rollout or validation",
+        "verl/experimental/agent_loop/agent_loop.py, AgentLoopWorker._postprocess",
+        "return a dict with the same keys on every path, or a number on every path",
+        since="0.7",
+        older={"0.3": "verl/workers/reward_manager/naive.py; verl/trainer/ppo/ray_trainer.py, RayPPOTrainer.fit"},
+    ),
+    _function_row(
+        _some(lambda returns: _shown(returns, NOTHING, TEXT)),
+        "the reward function returns {values}, which is no reward: verl stops after the first rollout that reaches this line",
+        "verl/workers/reward_manager/naive.py, NaiveRewardManager.__call__",
+        "return a number on every path, such as 0.0",
+        since="0.3",
+    ),
+    _function_row(
+        _some(lambda returns: "async def" if returns.is_async else ""),
+        "the reward function is an {values}, which verl calls without awaiting it: the run stops after the first rollout",
+        "verl/workers/reward_manager/naive.py, NaiveRewardManager.__call__",
+        "define it with def",
+        since="0.3",
+        until="0.6",
+    ),
+)
+
+ROWS: tuple[Requirement, ...] = (*_sources(), *(_lost_media(*each) for each in MEDIA), *FUNCTION_ROWS)
