@@ -81,10 +81,9 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
         "advice": "set actor_rollout_ref.rollout.name to vllm or sglang",
     },
     "runner-ignores": {
-        "reason": "actor_rollout_ref.actor.kl_loss_coef is 0.01, but actor_rollout_ref.actor.use_kl_loss is false: the loss "
-        "has no KL term",
-        "source": "verl 0.9.1 (verl/workers/utils/losses.py, ppo_loss)",
-        "advice": "set actor_rollout_ref.actor.use_kl_loss to true",
+        "reason": "mode is train, so no explorer runs, and buffer.explorer_input.eval_tasksets are never evaluated",
+        "source": "Trinity-RFT 0.6.0 (trinity/cli/launcher.py, run_stage)",
+        "advice": "set mode to both, or run a second process with mode bench",
     },
     "unsupported": {"reason": "verl does not clip advantages"},
     "assumed": {

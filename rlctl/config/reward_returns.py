@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-NUMBER, MAPPING, TEXT, NOTHING, SEQUENCE = "a number", "a dict", "text", "None", "a list"
+NUMBER, MAPPING, TEXT, NOTHING, SEQUENCE = "number", "mapping", "text", "nothing", "sequence"
 NUMERIC = frozenset({"float", "int", "bool", "round", "max", "min", "len", "sum", "abs"})
 """Built-in functions whose results are numbers, if a reward function returns them."""
 
@@ -76,8 +76,8 @@ class _Function:
         for node in self._nodes:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 plain = any(
-                    isinstance(other, ast.Assign) and node in other.targets or
-                    isinstance(other, (ast.AnnAssign, ast.AugAssign)) and other.target is node
+                    (isinstance(other, ast.Assign) and node in other.targets)
+                    or (isinstance(other, (ast.AnnAssign, ast.AugAssign)) and other.target is node)
                     for other in self._nodes
                 )
                 if not plain:
@@ -116,7 +116,9 @@ class _Function:
         yield from (Returned(each.kind, each.line) for each in found)  # keys may be added later
 
     def _keys(self, value: ast.Dict) -> frozenset[str] | None:
-        names = [key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else None for key in value.keys]
+        names = [
+            key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else None for key in value.keys
+        ]
         return None if None in names else frozenset(name for name in names if name is not None)
 
 

@@ -82,7 +82,7 @@ def of_its_own_framework(report: Report, *, checked: Collection[str] = ()) -> li
     if requirements is None or requirements.of(release) is None:
         return []
     found = findings_of(name, None, report, checked=checked)
-    return [replace(item, level=Level.WARNING) for item in found]
+    return [replace(item, level=Level.WARNING) if item.level is Level.ERROR else item for item in found]
 
 
 def with_unknown_keys(runner: str, findings: Iterable[Finding], allowed: Collection[str] = ()) -> list[Finding]:

@@ -15,7 +15,7 @@ from typing import Any
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.engine.dialect import File, as_document, stage_parts
 from rlctl.adapters.engine.lacking import SHOWN
-from rlctl.adapters.engine.requirements import refused, requirements_of
+from rlctl.adapters.engine.requirements import REFUSES, refused, requirements_of
 from rlctl.adapters.engine.tree import put
 from rlctl.common.errors import Location, RlctlError
 from rlctl.common.messages.reasons import said, together
@@ -117,7 +117,7 @@ def refusals(report: Report, file: File, *, script: bool) -> list[Finding]:
     target, document = dialect_called(file.name), as_document(file)
     kind = file.kind if script else ""
     found = refused(requirements, target, document, release=file.release, environment={}, kind=kind)
-    found = [(row, message) for row, message in found if not row.writer_code]
+    found = [(row, message) for row, message in found if row.code == REFUSES and not row.writer_code]
     if not found:
         return []
     level, name = Level.NOTE if _is_refused(report) else Level.WARNING, SHOWN.get(file.name, file.name)
@@ -142,7 +142,8 @@ def _is_refused(report: Report) -> bool:
     if known is None:
         return False
     requirements = known.of(release) or known.newest
-    return bool(refused(requirements, dialect_called(name), as_read(report), release=release, environment={}))
+    found = refused(requirements, dialect_called(name), as_read(report), release=release, environment={})
+    return any(row.code == REFUSES for row, _ in found)
 
 
 def as_read(report: Report) -> Document:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 A, R, F = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.ref"
+SEVEN = "Qwen/Qwen2.5-7B-Instruct"
+"""A model with 28 heads and 4 key-value heads."""
 
 VERL = {
     "data.train_files": "/data/train.parquet",
@@ -83,6 +85,29 @@ VERL_REFUSED_LATER: list[tuple[dict[str, Any], str]] = [
         {**MEGATRON, f"{A}.megatron.router_replay.mode": "R2", "algorithm.rollout_correction.bypass_mode": True},
         "algorithm.rollout_correction.bypass_mode",
     ),
+    (
+        {"actor_rollout_ref.model.path": SEVEN, f"{R}.tensor_model_parallel_size": 8},
+        f"{R}.tensor_model_parallel_size",
+    ),
+    (
+        {"actor_rollout_ref.model.path": SEVEN, f"{R}.tensor_model_parallel_size": 8, f"{R}.name": "sglang"},
+        f"{R}.tensor_model_parallel_size",
+    ),
+    (
+        {
+            "actor_rollout_ref.model.path": SEVEN,
+            f"{A}.ulysses_sequence_parallel_size": 8,
+            "actor_rollout_ref.model.use_remove_padding": True,
+        },
+        f"{A}.ulysses_sequence_parallel_size",
+    ),
+    (
+        {**CRITIC, "critic.model.path": SEVEN, "critic.ulysses_sequence_parallel_size": 8},
+        "critic.ulysses_sequence_parallel_size",
+    ),
+    ({"trainer.logger": ["console", "wanbd"]}, "trainer.logger"),
+    ({"trainer.logger": "['console','wandb']"}, "trainer.logger"),
+    ({f"{R}.gpu_memory_utilization": 60}, f"{R}.gpu_memory_utilization"),
 ]
 """What its workers and trainer refuse."""
 
@@ -198,9 +223,32 @@ ROLL_REFUSED_LATER: list[tuple[dict[str, Any], str]] = [
         {"actor_train.training_args.gradient_accumulation_steps": 1024},
         "actor_train.training_args.gradient_accumulation_steps",
     ),
+    (
+        {"pretrain": SEVEN, "actor_infer.strategy_args.strategy_config.tensor_parallel_size": 8},
+        "actor_infer.strategy_args.strategy_config.tensor_parallel_size",
+    ),
+    (
+        {
+            "pretrain": SEVEN,
+            "actor_train.strategy_args.strategy_name": "fsdp2_train",
+            "actor_train.model_args.ulysses_size": 8,
+        },
+        "actor_train.model_args.ulysses_size",
+    ),
+    (
+        {
+            "actor_infer.strategy_args.strategy_config.max_num_batched_tokens": 1024,
+            "actor_infer.strategy_args.strategy_config.max_model_len": 2048,
+            "actor_infer.strategy_args.strategy_config.enable_chunked_prefill": False,
+        },
+        "actor_infer.strategy_args.strategy_config.max_num_batched_tokens",
+    ),
+    ({"async_generation_ratio": 0.5}, "async_generation_ratio"),
+    ({**AGENTIC, "async_generation_ratio": 1}, "async_generation_ratio"),
 ]
 """What its pipelines refuse, or train nothing with."""
 
+ENGINE = "explorer.rollout_model"
 BASES = {"verl": VERL, "trinity": TRINITY, "roll": ROLL}
 TRINITY_RANKS: list[tuple[dict[str, Any], str]] = [
     ({"explorer.rollout_model.engine_num": 2}, "buffer.train_batch_size"),
@@ -238,11 +286,55 @@ TRINITY_REFUSED_LATER: list[tuple[dict[str, Any], str]] = [
     ),
 ]
 """What Trinity stops at when it opens the data, and at its first train step."""
+TRINITY_REFUSED_LATER += [
+    (
+        {"model.model_path": SEVEN, "explorer.rollout_model.engine_num": 1, f"{ENGINE}.tensor_parallel_size": 3},
+        f"{ENGINE}.tensor_parallel_size",
+    ),
+    (
+        {"model.model_path": SEVEN, "trainer.ulysses_sequence_parallel_size": 8},
+        "trainer.ulysses_sequence_parallel_size",
+    ),
+]
 REFUSED = {
     "verl": [*VERL_REFUSED, *VERL_REFUSED_LATER],
     "trinity": [*TRINITY_REFUSED, *TRINITY_REFUSED_LATER],
     "roll": [*ROLL_REFUSED, *ROLL_REFUSED_LATER],
 }
+
+VAL = f"{R}.val_kwargs"
+IGNORED: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "verl": [
+        ({f"{A}.kl_loss_coef": 0.01}, f"{A}.kl_loss_coef"),
+        ({"algorithm.kl_ctrl.kl_coef": 0.01}, "algorithm.kl_ctrl.kl_coef"),
+        ({f"{VAL}.do_sample": True}, f"{VAL}.temperature"),
+        ({f"{VAL}.n": 8}, f"{VAL}.temperature"),
+        ({f"{A}.clip_ratio": 0.3}, f"{A}.clip_ratio"),
+        ({"algorithm.lam": 0.95}, "algorithm.lam"),
+    ],
+    "trinity": [
+        (
+            {"algorithm.algorithm_type": "mix_chord", "algorithm.policy_loss_fn_args.ngpus_trainer": 2},
+            "algorithm.policy_loss_fn_args.ngpus_trainer",
+        ),
+        (
+            {"algorithm.kl_loss_fn": "none", "algorithm.kl_loss_fn_args.kl_coef": 0.01},
+            "algorithm.kl_loss_fn_args.kl_coef",
+        ),
+    ],
+    "roll": [
+        ({"kl_loss_coef": 0.01}, "kl_loss_coef"),
+        ({"async_generation_ratio": 1}, "async_generation_ratio"),
+        (
+            {
+                "rewards.math.worker_cls": "roll.pipeline.rlvr.rewards.multiple_choice_boxed_rule_reward_worker."
+                "MultipleChoiceBoxedRuleRewardWorker"
+            },
+            "rewards",
+        ),
+    ],
+}
+"""What a framework accepts and does not use, and the key that is ignored."""
 
 NULLS: list[tuple[str, str, bool]] = [
     ("verl", "actor_rollout_ref.rollout.checkpoint_engine", False),

@@ -14,7 +14,7 @@ from rlctl.common.report import Bucket, Level, Report
 from rlctl.documents import Document, read_yaml, write_yaml
 from rlctl.translation.acceptance import findings_of, of_its_own_framework, requirements_of, with_unknown_keys
 from rlctl.translation.translate import read, read_document, translate_loaded
-from tests.adapters.refused import BASES, NULLS, REFUSED, A, R, changed, tree
+from tests.adapters.refused import BASES, IGNORED, NULLS, REFUSED, A, R, changed, tree
 
 REMOVE_PADDING = "actor_rollout_ref.model.use_remove_padding"
 BUDGET = {
@@ -46,7 +46,68 @@ def test_a_config_that_the_framework_refuses_is_refused_for_its_key(
     assert key in refused(dialect, tree(changed(dialect, change)))
 
 
+def ignored(dialect: str, values: dict[str, Any]) -> list[str]:
+    """The keys that a framework accepts and does not use."""
+    document = read_yaml(write_yaml(values), "run.yaml")
+    loaded, report = read_document(document, dialect=dialect, environment={})
+    found = [item for item in findings_of(dialect, loaded, report) if item.code == "runner-ignores"]
+    assert {item.level for item in found} <= {Level.WARNING}
+    return [item.key for item in found]
+
+
+@pytest.mark.parametrize("dialect", BASES)
+def test_a_config_without_idle_settings_has_no_such_warning(dialect: str) -> None:
+    assert ignored(dialect, tree(BASES[dialect])) == []
+
+
+@pytest.mark.parametrize(("dialect", "change", "key"), [(d, *case) for d, cases in IGNORED.items() for case in cases])
+def test_a_setting_that_another_one_turns_off_is_named(dialect: str, change: dict[str, Any], key: str) -> None:
+    assert key in ignored(dialect, tree(changed(dialect, change)))
+
+
+TOKENS = {"data.max_prompt_length": 4096, "data.max_response_length": 8192, f"{R}.max_num_batched_tokens": 8192}
+WEIGHTLESS = {"actor_rollout_ref.model.lora_rank": 32}
 OLDER = [
+    ("0.4", TOKENS, f"{R}.max_num_batched_tokens", "error"),
+    ("0.4", {**TOKENS, f"{R}.max_num_batched_tokens": 12288}, "", ""),
+    ("0.5", {**TOKENS, f"{R}.mode": "async"}, "", ""),
+    ("0.7", TOKENS, "", ""),
+    (
+        "0.5",
+        {**TOKENS, f"{R}.mode": "async", f"{R}.enable_chunked_prefill": False},
+        f"{R}.max_num_batched_tokens",
+        "error",
+    ),
+    ("0.4", {f"{R}.enforce_eager": False}, f"{R}.enforce_eager", "error"),
+    ("0.5", {f"{R}.enforce_eager": False}, "", ""),
+    (
+        "0.5",
+        {"actor_rollout_ref.model.lora_rank": 48, f"{R}.load_format": "auto"},
+        "actor_rollout_ref.model.lora_rank",
+        "error",
+    ),
+    ("0.6", {"actor_rollout_ref.model.lora_rank": 48, f"{R}.load_format": "auto"}, "", ""),
+    ("0.5", WEIGHTLESS, f"{R}.load_format", "warning"),
+    ("0.5", {**WEIGHTLESS, f"{R}.layered_summon": True}, f"{R}.layered_summon", "error"),
+    ("0.9", WEIGHTLESS, "", ""),
+    (
+        "0.7",
+        {f"{R}.n": 5, "data.train_batch_size": 36, f"{A}.use_dynamic_bsz": True},
+        f"{R}.agent.num_workers",
+        "error",
+    ),
+    (
+        "0.7",
+        {f"{R}.n": 5, "data.train_batch_size": 36, f"{A}.use_dynamic_bsz": True, f"{R}.agent.num_workers": 4},
+        "",
+        "",
+    ),
+    ("0.6", {f"{R}.n": 5, "data.train_batch_size": 36, f"{A}.use_dynamic_bsz": True}, "", ""),
+    ("0.5", {f"{R}.val_kwargs.temperature": 0.6}, f"{R}.val_kwargs.do_sample", "warning"),
+    ("0.5", {f"{R}.val_kwargs.temperature": 0.6, f"{R}.mode": "async"}, "", ""),
+    ("0.7", {f"{R}.val_kwargs.temperature": 0.6}, "", ""),
+    ("0.4", {"trainer.logger": ["trackio"]}, "trainer.logger", "error"),
+    ("0.6", {"trainer.logger": ["trackio"]}, "", ""),
     ("0.3", {f"{A}.loss_agg_mode": None}, "", ""),
     ("0.3", {f"{R}.mode": "sync"}, "", ""),
     ("0.6", {f"{R}.mode": "sync"}, "", ""),

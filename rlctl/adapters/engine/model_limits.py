@@ -7,7 +7,6 @@ from typing import Any
 
 from rlctl.adapters.engine.requirements import Requirement, Values
 from rlctl.common.messages.reasons import said
-from rlctl.common.report import Level
 from rlctl.planning.models import ModelShape, read_shape
 
 Fault = Callable[[ModelShape, int], str]
@@ -15,8 +14,11 @@ Fault = Callable[[ModelShape, int], str]
 Count = Callable[[Values], int]
 Applies = Callable[[Values], object]
 
-TENSOR_PARALLEL = "vllm/config/model.py, ModelConfig.verify_with_parallel_config, and vllm/model_executor/layers"
-SGLANG_PARALLEL = "sglang/srt/models, the attention and MLP layers of the model"
+VLLM, SGLANG, ULYSSES = "vLLM", "SGLang", "Ulysses"
+SOURCES = {
+    VLLM: "vllm/config/model.py, ModelConfig.verify_with_parallel_config",
+    SGLANG: "sglang/srt/models/qwen2.py, Qwen2Attention.__init__",
+}
 
 
 def shape_at(values: Values, key: str) -> ModelShape | None:
@@ -54,7 +56,14 @@ def nearest_size(shape: ModelShape, size: int, fault: Fault) -> int:
 
 
 def split_row(
-    key: str, model: str, count: Count, applies: Applies, message: str, fault: Fault, source: str, **releases: Any
+    key: str,
+    model: str,
+    count: Count,
+    applies: Applies,
+    engine: str,
+    when: str = "when it starts",
+    source: str = "",
+    **releases: Any,
 ) -> Requirement:
     """A row that refuses a size that does not divide the model.
 
@@ -63,15 +72,17 @@ def split_row(
         model: the key that names the model.
         count: the size.
         applies: whether the run splits the model so.
-        message: that names ``{size}`` and ``{part}``, which it does not divide.
-        fault: what the size does not divide.
-        source: what refuses it.
+        engine: what splits it.
+        when: the run stops.
+        source: what refuses it; by default the engine's own.
         releases: ``since``, ``older`` and ``until`` of the row.
     """
+    fault = ulysses_fault if engine == ULYSSES else tensor_parallel_fault
 
     def found(values: Values) -> str:
-        shape, size = shape_at(values, model), count(values)
-        return "" if shape is None or size <= 1 or not applies(values) else fault(shape, size)
+        size = count(values)
+        shape = shape_at(values, model) if size > 1 and applies(values) else None
+        return "" if shape is None else fault(shape, size)
 
     def fits(values: Values) -> int:
         shape = shape_at(values, model)
@@ -79,12 +90,25 @@ def split_row(
         return nearest_size(shape, count(values), fault)
 
     numbers: Mapping[str, Callable[[Values], object]] = {"size": count, "part": found, "fits": fits}
-    hint = said("set {key} to {{fits}}", key=key)
-    return Requirement(key, found, message, source, hint, numbers=numbers, **releases)
+    return Requirement(
+        key,
+        found,
+        said(
+            "{key} is {{size}}, which does not divide the model's {{part}}: {engine} cannot split them over the GPUs, and the "
+            "run stops {when}",
+            key=key,
+            engine=engine,
+            when=when,
+        ),
+        source or SOURCES[engine],
+        said("set {key} to {{fits}}", key=key),
+        numbers=numbers,
+        **releases,
+    )
 
 
 def batched_tokens_rows(
-    names: Mapping[str, str], longest: Count, applies: Applies, prefix: str, **releases: Any
+    names: Mapping[str, str], longest: Count, applies: Applies, **releases: Any
 ) -> Iterator[Requirement]:
     """vLLM's limits on the tokens and sequences of a step of its scheduler.
 
@@ -92,11 +116,10 @@ def batched_tokens_rows(
         names: keys of ``tokens``, ``sequences`` and ``chunked``.
         longest: the context of the engine, in tokens.
         applies: whether a file has such an engine.
-        prefix: the framework's file that starts vLLM.
         releases: ``since``, ``older`` and ``until`` of the rows.
     """
     tokens, sequences, chunked = names["tokens"], names["sequences"], names["chunked"]
-    source = said("{prefix}; vllm/config/scheduler.py, SchedulerConfig", prefix=prefix)
+    source = "vllm/config/scheduler.py, SchedulerConfig"
     yield Requirement(
         tokens,
         lambda v: applies(v) and v[chunked] is False and 0 < v.number(tokens, 0) < longest(v),
@@ -125,14 +148,13 @@ def batched_tokens_rows(
     )
 
 
-def memory_share_row(key: str, applies: Applies, prefix: str, **releases: Any) -> Requirement:
+def memory_share_row(key: str, applies: Applies, **releases: Any) -> Requirement:
     """The share of a GPU's memory that an engine takes is above 0 and at most 1."""
     return Requirement(
         key,
         lambda v: applies(v) and v[key] is not None and not 0 < float(v[key]) <= 1,
         said("{key} is {{{key}}}; expected more than 0 and at most 1: the engine stops when it starts", key=key),
-        said("{prefix}; vllm/config/cache.py, CacheConfig", prefix=prefix),
+        "vllm/config/cache.py, CacheConfig",
         said("set {key} to 0.6", key=key),
-        level=Level.ERROR,
         **releases,
     )

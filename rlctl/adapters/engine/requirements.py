@@ -220,6 +220,8 @@ def _broken(rows: Iterable[Requirement], values: Values) -> Iterator[tuple[Requi
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return translated(value)
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return str(value)

@@ -5,55 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlctl.adapters.engine.model_limits import (
-    SGLANG_PARALLEL,
-    TENSOR_PARALLEL,
+    SGLANG,
+    ULYSSES,
+    VLLM,
     batched_tokens_rows,
     memory_share_row,
     split_row,
-    tensor_parallel_fault,
-    ulysses_fault,
 )
 from rlctl.adapters.engine.requirements import Requirement, Values
 from rlctl.adapters.roll.requirement_values import device_numbers, is_agentic, is_rlvr, setting, strategy
-from rlctl.common.messages.reasons import said
 
-VLLM_STRATEGY = "roll/distributed/strategy/vllm_strategy.py, VllmStrategy.initialize"
 TRAINED = ("actor_train", "critic", "reference")
 
 
 def _of_engine(role: str) -> Iterator[Requirement]:
     config = f"{role}.strategy_args.strategy_config"
-    for engine, name, key, source in (
-        ("vllm", "vLLM", f"{config}.tensor_parallel_size", TENSOR_PARALLEL),
-        ("sglang", "SGLang", f"{role}.num_gpus_per_worker", SGLANG_PARALLEL),
+    for name, engine, key in (
+        ("vllm", VLLM, f"{config}.tensor_parallel_size"),
+        ("sglang", SGLANG, f"{role}.num_gpus_per_worker"),
     ):
         yield split_row(
             key,
             "pretrain",
             lambda v, key=key: v.number(key),  # type: ignore[misc]
-            lambda v, engine=engine: strategy(v, role) == engine,  # type: ignore[misc]
-            said(
-                "{key} is {{size}}, which does not divide the model's {{part}}; {name} splits them over the GPUs of an engine and "
-                "stops when it starts",
-                key=key,
-                name=name,
-            ),
-            tensor_parallel_fault,
-            source,
+            lambda v, name=name: strategy(v, role) == name,  # type: ignore[misc]
+            engine,
         )
+    names = {"tokens": "max_num_batched_tokens", "sequences": "max_num_seqs", "chunked": "enable_chunked_prefill"}
     yield from batched_tokens_rows(
-        {
-            "tokens": f"{config}.max_num_batched_tokens",
-            "sequences": f"{config}.max_num_seqs",
-            "chunked": f"{config}.enable_chunked_prefill",
-        },
+        {name: f"{config}.{own}" for name, own in names.items()},
         lambda v: setting(v, role, "max_model_len"),
         lambda v: strategy(v, role) == "vllm",
-        VLLM_STRATEGY,
     )
-    yield memory_share_row(
-        f"{config}.gpu_memory_utilization", lambda v: strategy(v, role) == "vllm", VLLM_STRATEGY
-    )
+    yield memory_share_row(f"{config}.gpu_memory_utilization", lambda v: strategy(v, role) == "vllm")
 
 
 def _ulysses(role: str) -> Requirement:
@@ -63,13 +47,9 @@ def _ulysses(role: str) -> Requirement:
         "pretrain",
         lambda v: v.number(key),
         lambda v: strategy(v, role).startswith("fsdp2"),
-        said(
-            "{key} is {{size}}, which does not divide the model's {{part}}; Ulysses shares them among so many GPUs, and the worker "
-            "stops at its first forward pass",
-            key=key,
-        ),
-        ulysses_fault,
-        "roll/utils/context_parallel/hf_flash_attention_patch.py",
+        ULYSSES,
+        "at its first forward pass",
+        "roll/utils/context_parallel/hf_flash_attention_patch.py, _maybe_repeat_kv_for_ulysses",
     )
 
 

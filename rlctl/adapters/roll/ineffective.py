@@ -50,11 +50,13 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: is_rlvr(v) and _without_reward(v),
         "the worker_cls of rewards {domains} gives 0 to every response and only measures accuracy: nothing is learned from these "
         "prompts",
-        "roll/pipeline/rlvr/rewards/multiple_choice_boxed_rule_reward_worker.py and general_val_rule_reward_worker.py",
+        "roll/pipeline/rlvr/rewards/multiple_choice_boxed_rule_reward_worker.py, compute_rewards",
         "set worker_cls to CrossThinkQARuleRewardWorker or MathRuleRewardWorker, or to a class of your own",
         numbers={"domains": _without_reward},
     ),
-    _unswitched("kl_loss_coef", "use_kl_loss", "the loss has no KL term", "roll/pipeline/rlvr/actor_worker.py, loss_func"),
+    _unswitched(
+        "kl_loss_coef", "use_kl_loss", "the loss has no KL term", "roll/pipeline/rlvr/actor_worker.py, loss_func"
+    ),
     _ignored(
         RATIO,
         lambda v: is_rlvr(v) and float(v[RATIO]) >= 1 and shared_devices(v),

@@ -13,7 +13,7 @@ from rlctl.common.report import Level
 
 ARGS = "algorithm.policy_loss_fn_args"
 MIXED = ("mix", "mix_chord")
-MIXED_LOSS = "trinity/algorithm/policy_loss_fn/chord_policy_loss.py and mix_policy_loss.py"
+MIXED_LOSS = "trinity/algorithm/policy_loss_fn/mix_policy_loss.py, MIXPolicyLossFn"
 RATIO = "algorithm.sample_strategy_args.expert_data_ratio"
 
 
@@ -49,7 +49,9 @@ REPEATED: tuple[tuple[str, Callable[[Values], int], str], ...] = (
 def _repeated(name: str, actual: Callable[[Values], int], told: str) -> Requirement:
     key = f"{ARGS}.{name}"
     own = said(
-        "{key} is {{{key}}}, but {told}: the weights of the two losses are computed from the wrong number", key=key, told=told
+        "{key} is {{{key}}}, but {told}: the weights of the two losses are computed from the wrong number",
+        key=key,
+        told=told,
     )
     return _ignored(
         key,
@@ -72,7 +74,7 @@ def _switches() -> Iterator[Requirement]:
             lambda v, key=key, switch=switch: (  # type: ignore[misc]
                 v.written(key) and float(v[key] or 0) != 0 and v.written(switch) and v[switch] == "none"
             ),
-            said("{key} is {{{key}}}, but {switch} is none: {what}", key=key, switch=switch, what=what),
+            said("{key} is {{{key}}}, but {switch} is 'none': {what}", key=key, switch=switch, what=what),
             "trinity/algorithm/kl_fn/kl_fn.py, DummyKLFn",
             said("set {switch} to k2, or remove {key}", switch=switch, key=key),
             since="0.5",

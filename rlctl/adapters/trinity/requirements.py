@@ -192,7 +192,9 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         "cluster.gpu_per_node",
-        lambda v: own_devices(v) and v["mode"] in ("explore", "bench", "serve") and explorer_devices(v) > cluster_devices(v),
+        lambda v: (
+            own_devices(v) and v["mode"] in ("explore", "bench", "serve") and explorer_devices(v) > cluster_devices(v)
+        ),
         "the explorer needs more GPUs than the cluster has ({cluster.node_num} x {cluster.gpu_per_node})",
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
         said("lower {engine}.engine_num", engine=ENGINE),

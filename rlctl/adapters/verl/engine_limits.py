@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rlctl.adapters.engine.model_limits import (
-    SGLANG_PARALLEL,
-    TENSOR_PARALLEL,
+    SGLANG,
+    ULYSSES,
+    VLLM,
     batched_tokens_rows,
     memory_share_row,
     split_row,
-    tensor_parallel_fault,
-    ulysses_fault,
 )
 from rlctl.adapters.engine.requirements import Requirement, Values
 from rlctl.adapters.verl.requirement_values import (
@@ -30,10 +29,11 @@ from rlctl.common.report import Level
 
 MODEL = "actor_rollout_ref.model"
 TENSOR, WORKERS = f"{ROLLOUT}.tensor_model_parallel_size", f"{ROLLOUT}.agent.num_workers"
-TOKENS, SEQUENCES, CHUNKED = (f"{ROLLOUT}.{name}" for name in ("max_num_batched_tokens", "max_num_seqs", "enable_chunked_prefill"))
+TOKENS, SEQUENCES, CHUNKED = (
+    f"{ROLLOUT}.{name}" for name in ("max_num_batched_tokens", "max_num_seqs", "enable_chunked_prefill")
+)
 PATCH = "verl/models/transformers/monkey_patch.py, apply_monkey_patch"
 SPMD = "verl/workers/rollout/vllm_rollout/vllm_rollout_spmd.py, vLLMRollout.__init__"
-SERVER = "verl/workers/rollout/vllm_rollout/vllm_async_server.py"
 TRACKING = "verl/utils/tracking.py, Tracking.__init__"
 MAIN, SEPARATE = "verl.trainer.main_ppo", ("one_step_off_policy", "fully_async")
 VLLM_RANKS = (8, 16, 32, 64, 128, 256)
@@ -94,35 +94,16 @@ def _is_dummy(values: Values) -> bool:
 
 def _splits() -> Iterator[Requirement]:
     """Sizes that divide the heads of a model."""
-    for engine, name, source in (("vllm", "vLLM", TENSOR_PARALLEL), ("sglang", "SGLang", SGLANG_PARALLEL)):
-        yield split_row(
-            TENSOR,
-            f"{MODEL}.path",
-            lambda v: v.number(TENSOR),
-            _uses(engine),
-            said(
-                "{key} is {{size}}, which does not divide the model's {{part}}; {name} splits them over the GPUs of an engine and "
-                "stops when it starts",
-                key=TENSOR,
-                name=name,
-            ),
-            tensor_parallel_fault,
-            source,
-            since="0.3",
-        )
+    for name, engine in (("vllm", VLLM), ("sglang", SGLANG)):
+        yield split_row(TENSOR, f"{MODEL}.path", lambda v: v.number(TENSOR), _uses(name), engine, since="0.3")
     for role, model in ((ACTOR, f"{MODEL}.path"), (CRITIC, "critic.model.path")):
-        key = f"{role}.ulysses_sequence_parallel_size"
         yield split_row(
-            key,
+            f"{role}.ulysses_sequence_parallel_size",
             model,
             lambda v, role=role: sequence_parallel(v, role),  # type: ignore[misc]
             _uses_ulysses(role),
-            said(
-                "{key} is {{size}}, which does not divide the model's {{part}}; Ulysses shares them among so many GPUs, and verl "
-                "stops when it loads the model",
-                key=key,
-            ),
-            ulysses_fault,
+            ULYSSES,
+            "when verl loads the model",
             PATCH,
             since="0.3",
         )
@@ -138,7 +119,7 @@ def _agent_workers(applies: Callable[[Values], object], **releases: Any) -> Requ
             rollout=ROLLOUT,
             key=WORKERS,
         ),
-        "verl/experimental/agent_loop/agent_loop.py, AgentLoopManager.generate_sequences; verl/protocol.py, DataProto.chunk",
+        "verl/experimental/agent_loop/agent_loop.py, AgentLoopManager.generate_sequences",
         said("set {key} to {{fits}}", key=WORKERS),
         numbers={"responses": _responses, "workers": _workers, "fits": _fitting_workers},
         **releases,
@@ -156,7 +137,8 @@ def _unknown_loggers(known: tuple[str, ...]) -> Callable[[Values], str]:
 
 def _loggers() -> Iterator[Requirement]:
     """Trackers that a release does not have; a list in quotes is one name."""
-    known, starts = LOGGERS, ["0.3", *MORE_LOGGERS]
+    known: tuple[str, ...] = LOGGERS
+    starts = ["0.3", *MORE_LOGGERS]
     for start, end in zip(starts, ["0.3", "0.5", "0.8", ""], strict=True):
         known += MORE_LOGGERS.get(start, ())
         unknown = _unknown_loggers(known)
@@ -185,7 +167,7 @@ def _lora() -> Iterator[Requirement]:
             model=MODEL,
             ranks=", ".join(map(str, VLLM_RANKS)),
         ),
-        f"{SPMD}; vllm/config/lora.py, LoRAConfig",
+        "vllm/config/lora.py, LoRAConfig",
         said("set {model}.lora_rank to one of these", model=MODEL),
         since="0.4",
         until="0.5",
@@ -198,9 +180,10 @@ def _lora() -> Iterator[Requirement]:
             "first weight sync",
             rollout=ROLLOUT,
         ),
-        "verl/workers/sharding_manager/fsdp_vllm.py, FSDPVLLMShardingManager; verl/utils/fsdp_utils.py, collect_lora_params",
+        "verl/utils/fsdp_utils.py, collect_lora_params",
         said("set {rollout}.load_format to safetensors", rollout=ROLLOUT),
-        since="0.4",
+        since="0.6",
+        older={"0.4": "verl/workers/sharding_manager/fsdp_vllm.py, FSDPVLLMShardingManager"},
         until="0.7",
     )
     yield Requirement(
@@ -213,13 +196,13 @@ def _lora() -> Iterator[Requirement]:
             and _is_dummy(v)
         ),
         said(
-            "{model}.lora_rank is {{{model}.lora_rank}}, and {rollout}.load_format is dummy, its default: vLLM starts with random "
-            "base weights, and each GPU gathers the whole base model at the first weight sync. verl's guide to LoRA requires "
-            "safetensors",
+            "{model}.lora_rank is {{{model}.lora_rank}}, and {rollout}.load_format is dummy, its default: vLLM starts with "
+            "random base weights, and each GPU gathers the whole base model at the first weight sync. verl's guide to LoRA "
+            "requires safetensors",
             model=MODEL,
             rollout=ROLLOUT,
         ),
-        "verl/workers/fsdp_workers.py, ActorRolloutRefWorker; docs/advance/ppo_lora.rst",
+        "verl/workers/fsdp_workers.py, ActorRolloutRefWorker",
         said("set {rollout}.load_format to safetensors", rollout=ROLLOUT),
         since="0.4",
         until="0.7",
@@ -248,7 +231,6 @@ ROWS: tuple[Requirement, ...] = (
         {"tokens": TOKENS, "sequences": SEQUENCES, "chunked": CHUNKED},
         _context,
         _uses("vllm"),
-        SPMD,
         since="0.3",
         until="0.6",
     ),
@@ -256,7 +238,6 @@ ROWS: tuple[Requirement, ...] = (
         {"tokens": TOKENS, "sequences": SEQUENCES, "chunked": CHUNKED},
         _context,
         lambda v: _uses("vllm")(v) and (v.written(f"{ROLLOUT}.max_model_len") or v[CHUNKED] is not False),
-        SERVER,
         since="0.7",
         until="0.8",
     ),
@@ -272,7 +253,7 @@ ROWS: tuple[Requirement, ...] = (
         since="0.3",
         until="0.4",
     ),
-    memory_share_row(f"{ROLLOUT}.gpu_memory_utilization", _uses("vllm"), SERVER, since="0.3"),
+    memory_share_row(f"{ROLLOUT}.gpu_memory_utilization", _uses("vllm"), since="0.3"),
     *_lora(),
     _agent_workers(serves, since="0.5", until="0.6"),
     _agent_workers(lambda v: True, since="0.7", until="0.8"),
@@ -293,9 +274,9 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         "actor_rollout_ref.hybrid_engine",
         lambda v: any(part in v.program for part in SEPARATE) and v["actor_rollout_ref.hybrid_engine"] is not False,
-        "actor_rollout_ref.hybrid_engine is true, and the trainer that the script starts needs GPUs of its own for the rollout: "
+        "actor_rollout_ref.hybrid_engine is true, and the trainer that the script starts needs separate GPUs for the rollout: "
         "it stops when it starts",
-        "recipe/one_step_off_policy/ray_trainer.py, OneStepOffRayTrainer.__init__, and fully_async_policy",
+        "recipe/one_step_off_policy/ray_trainer.py, OneStepOffRayTrainer.__init__",
         "set actor_rollout_ref.hybrid_engine to false",
         since="0.5",
         until="0.6",

@@ -58,7 +58,7 @@ def _kl() -> Iterator[Requirement]:
 
 def _written_sampling(values: Values) -> str:
     names = [name for name in ("temperature", "top_p", "top_k", "n") if values.written(f"{VALIDATION}.{name}")]
-    return ", ".join(f"{name} {values[f'{VALIDATION}.{name}']}" for name in names)
+    return ", ".join(f"{name}={values[f'{VALIDATION}.{name}']}" for name in names)
 
 
 def _samples_otherwise(values: Values) -> bool:
@@ -76,7 +76,7 @@ def _repeats(values: Values) -> bool:
 
 
 def _validation() -> Iterator[Requirement]:
-    in_workers = "verl/workers/rollout/vllm_rollout/vllm_rollout_spmd.py and sglang_rollout.py, generate_sequences"
+    in_workers = "verl/workers/rollout/vllm_rollout/vllm_rollout_spmd.py, vLLMRollout.generate_sequences"
     yield _ignored(
         f"{VALIDATION}.do_sample",
         lambda v: not serves(v) and _samples_otherwise(v) and not v[f"{VALIDATION}.do_sample"],
@@ -137,8 +137,8 @@ def _overlong(key: str) -> Requirement:
         key,
         lambda v: v[key] is True and v["reward_model.reward_manager"] in (None, "naive", "prime", "batch"),
         said(
-            "{key} is true, but reward_model.reward_manager is {{reward_model.reward_manager}}, and only dapo shortens the reward "
-            "of long responses",
+            "{key} is true, but reward_model.reward_manager is {{reward_model.reward_manager}}, and only dapo lowers the "
+            "reward of long responses",
             key=key,
         ),
         "verl/workers/reward_manager/dapo.py, DAPORewardManager",
@@ -156,7 +156,8 @@ ROWS: tuple[Requirement, ...] = (
     _ignored(
         "algorithm.filter_groups.enable",
         lambda v: v.program == "verl.trainer.main_ppo" and v["algorithm.filter_groups.enable"] is True,
-        "algorithm.filter_groups.enable is true, but verl.trainer.main_ppo never filters groups: only the DAPO recipe's trainer does",
+        "algorithm.filter_groups.enable is true, but verl.trainer.main_ppo never filters groups: only the trainer of the DAPO "
+        "recipe does",
         TRAINER,
         "start recipe.dapo.main_dapo, or remove algorithm.filter_groups",
         since="0.4",
@@ -167,7 +168,8 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: (
             v.written("algorithm.lam")
             and float(v["algorithm.lam"]) != 1
-            and v["algorithm.adv_estimator"] in ("grpo", "rloo", "reinforce_plus_plus", "remax", "opo", "grpo_passk", "gpg")
+            and v["algorithm.adv_estimator"]
+            in ("grpo", "rloo", "reinforce_plus_plus", "remax", "opo", "grpo_passk", "gpg")
         ),
         "algorithm.lam is {algorithm.lam}, but algorithm.adv_estimator {algorithm.adv_estimator} does not use it: only gae does",
         "verl/trainer/ppo/ray_trainer.py, compute_advantage",

@@ -49,8 +49,8 @@ ROWS: tuple[Requirement, ...] = (
         MICRO,
         lambda v: v.number(BATCH, 0) % _old_ranks(v) == 0 and v.number(BATCH, 0) // _old_ranks(v) % v.number(MICRO, 4),
         said(
-            "a rank's share of {batch} ({{{batch}}} / {{ranks}} = {{share}}) is not divisible by {micro} ({{{micro}}}): the trainer "
-            "stops when it starts",
+            "a rank's share of {batch} ({{{batch}}} / {{ranks}} = {{share}}) is not divisible by {micro} ({{{micro}}}): the "
+            "trainer stops when it starts",
             batch=BATCH,
             micro=MICRO,
         ),
@@ -66,7 +66,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v.number(BATCH, 0) % _ranks(v),
         said(
             "{batch} ({{{batch}}}) is not divisible by the {{ranks}} data-parallel ranks: each takes {{share}} rows, so a step "
-            "trains on {{used}}, while its loss is scaled for {{{batch}}}",
+            "trains on {{used}}",
             batch=BATCH,
         ),
         "verl/trainer/sft_trainer.py, SFTTrainer._build_dataloader",

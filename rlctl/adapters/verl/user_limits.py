@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from rlctl.adapters.verl.requirement_values import ROLLOUT
 from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import COMMAS, said, together
 from rlctl.common.report import Level
-from rlctl.config.reward_returns import MAPPING, NOTHING, NUMBER, TEXT, Returns, returns_of
+from rlctl.config.reward_returns import MAPPING, NOTHING, NUMBER, TEXT, Returned, Returns, returns_of
 from rlctl.planning.parquet_footer import parquet_fields, parquet_texts
 
 SCORES = "verl/utils/reward_score/__init__.py, default_compute_score"
@@ -68,17 +68,23 @@ def _unscored(key: str, known: tuple[str, ...], prefix: str) -> Callable[[Values
     def found(values: Values) -> str:
         column = str(values["data.reward_fn_key"] or "data_source")
         texts = dict.fromkeys(text for text, _ in _texts(values, key, column)) if _scores_itself(values) else {}
-        return ", ".join(f"'{text}'" for text in texts if text not in known and not (prefix and text.startswith(prefix)))
+        return ", ".join(
+            f"'{text}'" for text in texts if text not in known and not (prefix and text.startswith(prefix))
+        )
 
     return found
 
 
 def _sources() -> Iterator[Requirement]:
     """Data sources that a release has no reward for."""
-    known, starts = BUILT_IN, ["0.3", *MORE_BUILT_IN]
+    known: tuple[str, ...] = BUILT_IN
+    starts = ["0.3", *MORE_BUILT_IN]
     for start, end in zip(starts, ["0.3", "0.4", "0.5", ""], strict=True):
         known += MORE_BUILT_IN.get(start, ())
-        for key, when in (("data.train_files", "after the first rollout"), ("data.val_files", "at the first validation")):
+        for key, when in (
+            ("data.train_files", "after the first rollout"),
+            ("data.val_files", "at the first validation"),
+        ):
             unscored = _unscored(key, known, "aime" if start != "0.3" else "")
             yield Requirement(
                 key,
@@ -159,9 +165,18 @@ def _some(wrong: Callable[[Returns], str]) -> Callable[[Values], str]:
     return found
 
 
+SHOWN: Mapping[str, Callable[[Returned], str]] = {
+    MAPPING: lambda value: said("a dict in line {line}", line=value.line),
+    NUMBER: lambda value: said("a number in line {line}", line=value.line),
+    NOTHING: lambda value: said("nothing in line {line}", line=value.line),
+    TEXT: lambda value: said("text in line {line}", line=value.line),
+}
+"""How a value that a function returns is named."""
+
+
 def _shown(returns: Returns, *kinds: str) -> str:
-    lines = [(kind, value.line) for kind in kinds if (value := returns.first(kind)) is not None]
-    return together((said("{kind} in line {line}", kind=kind, line=line) for kind, line in lines), COMMAS)
+    found = (value for kind in kinds if (value := returns.first(kind)) is not None)
+    return together((SHOWN[value.kind](value) for value in found), COMMAS)
 
 
 def _mixed(returns: Returns) -> str:
@@ -195,12 +210,12 @@ FUNCTION_ROWS: tuple[Requirement, ...] = (
     ),
     _function_row(
         _some(_mixed),
-        "the reward function returns values of several kinds ({values}): verl keeps a column for each key of a dict, and stops "
-        "when one has fewer rows than the batch, after the first rollout or validation",
+        "the reward function returns different kinds of values ({values}): verl makes a column of each key, and stops "
+        "after the first rollout or validation in which a response lacks one",
         "verl/experimental/agent_loop/agent_loop.py, AgentLoopWorker._postprocess",
         "return a dict with the same keys on every path, or a number on every path",
         since="0.7",
-        older={"0.3": "verl/workers/reward_manager/naive.py; verl/trainer/ppo/ray_trainer.py, RayPPOTrainer.fit"},
+        older={"0.3": "verl/trainer/ppo/ray_trainer.py, RayPPOTrainer.fit"},
     ),
     _function_row(
         _some(lambda returns: _shown(returns, NOTHING, TEXT)),
@@ -210,8 +225,8 @@ FUNCTION_ROWS: tuple[Requirement, ...] = (
         since="0.3",
     ),
     _function_row(
-        _some(lambda returns: "async def" if returns.is_async else ""),
-        "the reward function is an {values}, which verl calls without awaiting it: the run stops after the first rollout",
+        _some(lambda returns: "async" if returns.is_async else ""),
+        "the reward function is {values}, and verl calls it without awaiting it: the run stops after the first rollout",
         "verl/workers/reward_manager/naive.py, NaiveRewardManager.__call__",
         "define it with def",
         since="0.3",

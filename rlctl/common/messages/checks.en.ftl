@@ -135,7 +135,7 @@ model-files = { $path } cannot be loaded: { $reason }
     .about = A local model folder has no weights, lacks config.json, or a file of it is damaged or only a Git LFS pointer.
     .hint = download the model again (hf download, or git lfs pull in a clone), or set { $key } to a complete folder
 
-model-files_shape = { $path } has a model's config, and no weights (*.safetensors or *.bin)
+model-files_shape = { $path } cannot be loaded: { $reason }
     .hint = download the weights where the run starts, or set { $key } to a complete folder
 
 data-unanswered = { $rows } of the first { $count } rows of { $file } have no answer

@@ -136,7 +136,7 @@ model-files = 无法加载 { $path }：{ $reason }
     .about = 本地模型目录没有权重或没有 config.json，或其中有文件已损坏，或只是 Git LFS 指针。
     .hint = 重新下载模型（hf download，或在克隆的仓库里执行 git lfs pull），或把 { $key } 设为完整的目录
 
-model-files_shape = { $path } 里只有模型的 config，没有权重（*.safetensors 或 *.bin）
+model-files_shape = 无法加载 { $path }：{ $reason }
     .hint = 在运行的机器上下载权重，或把 { $key } 设为完整的目录
 
 data-unanswered = { $file } 的前 { $count } 行中有 { $rows } 行没有答案
