@@ -53,6 +53,7 @@ class Question:
     allow_unknown: Sequence[str]
     runner: arguments.Runner
     data: bool
+    ignored: Sequence[str] = ()
 
 
 def check(
@@ -80,6 +81,15 @@ def check(
     only_configs: Annotated[
         bool, typer.Option("--only-configs", help="Skip files that are not configs, even if all of them are skipped.")
     ] = False,
+    ignored: Annotated[
+        list[str],
+        typer.Option(
+            "--ignore",
+            metavar="CODE",
+            help="Do not report findings of this code; a comment [b]# rlctl: ignore CODE[/b] does it for a line. Repeatable.",
+        ),
+    ] = [],  # noqa: B006
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings, too.")] = False,
     fail_on: Annotated[
         FailOn, typer.Option(help="Exit with 0 if all findings are less severe than this.")
     ] = FailOn.WARNING,
@@ -99,6 +109,9 @@ def check(
     and the configs of a folder, are checked one by one. A path that is missing on this machine is a warning, because the
     config may be for another one. Exits 1 if a config has errors, 3 if it has warnings only.
 
+    [b]--ignore CODE[/b], or a comment [b]# rlctl: ignore CODE[/b] on a line, alone above it, or at the top of the file, silences
+    findings; the summary counts them.
+
     [bold]Examples[/bold]
 
     [cyan]rlctl check run.yaml[/cyan]
@@ -109,9 +122,14 @@ def check(
 
     [cyan]rlctl check configs/ --runner verl --format github --fail-on error[/cyan]
     """
+    from rlctl.checks.silence import refuse_unknown
+
     if json and form not in (Format.TEXT, Format.JSON):
         raise UsageError(said("--json and --format {form} are two formats", form=form), hint="give one of them")
     form = Format.JSON if json else form
+    if strict and fail_on is FailOn.ERROR:
+        raise UsageError("--strict and --fail-on error contradict each other", hint="give one of them")
+    refuse_unknown(ignored)
     question = Question(
         dialect=dialect,
         assignments=assignments,
@@ -121,6 +139,7 @@ def check(
         allow_unknown=allow_unknown,
         runner=runner,
         data=data,
+        ignored=ignored,
     )
     files = list(inputs) if only_configs and all(map(is_file, inputs)) else _files(inputs)
     checked = (
@@ -134,6 +153,7 @@ def check(
     if not found and only_configs:
         return
     code = worst([exit_code(item.report) for item in found])
+    code = ExitCode.FAILED if strict and code is ExitCode.FINDINGS else code
     arguments.finish(ExitCode.OK if code is ExitCode.FINDINGS and fail_on is FailOn.ERROR else code)
 
 
@@ -171,6 +191,8 @@ class Checked:
     report: Report
     scope: Sequence[Subject] = ()
     """What was checked, and what was not."""
+    silenced: Sequence[Finding] = ()
+    """Findings that an option or a comment silences."""
 
 
 def _checked(
@@ -221,10 +243,12 @@ def _checked(
     elif not report.errors:
         report.findings.append(finding("unreadable_empty", Level.ERROR, at=Location(file)))
     from rlctl.checks import elsewhere
+    from rlctl.checks.silence import divided
 
     report.findings = [elsewhere(finding) for finding in report.findings]
     scope = _scope(loaded, report, question) if loaded is not None else ()
-    return Checked(file, report, scope)
+    report.findings, silenced = divided(report.findings, question.ignored, file)
+    return Checked(file, report, scope, silenced)
 
 
 def _scope(loaded: Loaded, report: Report, question: Question) -> list[Subject]:
@@ -284,6 +308,7 @@ def _print(found: Sequence[Checked], form: Format, *, several: bool, verbose: bo
                 "dialect": item.report.dialect,
                 "reason": item.report.reason,
                 "findings": [finding.as_data() for finding in item.report.findings],
+                "ignored": [finding.as_data() for finding in item.silenced],
                 "checked": [str(subject) for subject in item.scope if not subject.reason],
                 "not_checked": [str(subject) for subject in item.scope if subject.reason],
             }
@@ -304,7 +329,7 @@ def _print(found: Sequence[Checked], form: Format, *, several: bool, verbose: bo
         output.text("\n".join(lines)) if lines else None
     for item in found:
         brief = form in (Format.SARIF, Format.GITHUB)
-        diagnostics.checked(item.report, item.scope, file=item.file, notes=verbose, brief=brief)
+        diagnostics.checked(item.report, item.scope, file=item.file, notes=verbose, brief=brief, silenced=item.silenced)
     if several and not found:
         diagnostics.note(text("check-none"))
 

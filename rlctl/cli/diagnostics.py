@@ -229,7 +229,15 @@ def _is_always_shown(item: Finding) -> bool:
     return item.level is not Level.NOTE or item.code in OF_THE_READING
 
 
-def checked(report: Report, scope: Sequence[Subject], *, file: str, notes: bool, brief: bool = False) -> None:
+def checked(
+    report: Report,
+    scope: Sequence[Subject],
+    *,
+    file: str,
+    notes: bool,
+    brief: bool = False,
+    silenced: Sequence[Finding] = (),
+) -> None:
     """Show what was found in a file: the counts, its problems, then the keys that only ``rlctl launch`` treats differently.
 
     Args:
@@ -238,6 +246,7 @@ def checked(report: Report, scope: Sequence[Subject], *, file: str, notes: bool,
         file: its name; empty if the config comes from the command line.
         notes: show notes too, rather than their number.
         brief: show the counts alone.
+        silenced: findings that the user does not want to see, of which only the number is shown.
     """
     to = layout.screen(_stream())
     head = verdict(report)
@@ -253,6 +262,9 @@ def checked(report: Report, scope: Sequence[Subject], *, file: str, notes: bool,
     hidden = len(report.findings) - len(shown)
     if hidden:
         _write([to.styled(text("check-notes", count=hidden), layout.DIM)])
+    if silenced:
+        codes = ", ".join(sorted({item.code for item in silenced}))
+        _write([to.styled(text("check-ignored", count=len(silenced), codes=codes), layout.DIM)])
     if scope and (notes or not shown):
         _write(to.styled(line, layout.DIM) for line in _scope_lines(scope))
 

@@ -86,6 +86,10 @@ check-warnings = { $count ->
        *[other] { $count } warnings
     }
 check-clean = no problems found
+check-ignored = { $count ->
+    [one] One finding
+   *[other] { $count } findings
+} ignored: { $codes }
 check-notes = { $count ->
         [one] One note
        *[other] { $count } notes
