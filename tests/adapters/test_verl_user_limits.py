@@ -28,7 +28,8 @@ def found_in(values: dict[str, Any], release: str) -> list[Finding]:
 
 
 def rows(path: Path, *, source: str = "openai/gsm8k", image: str = "") -> Path:
-    columns: dict[str, Any] = {"data_source": [source, source], "prompt": [PROMPT, PROMPT]}
+    answers = [{"style": "rule", "ground_truth": "4"}] * 2
+    columns: dict[str, Any] = {"data_source": [source, source], "prompt": [PROMPT, PROMPT], "reward_model": answers}
     columns |= {image: [["a.png"], ["b.png"]]} if image else {}
     parquet.write_table(pa.table(columns), path)
     return path
@@ -166,3 +167,44 @@ def test_the_size_that_fits_is_suggested() -> None:
     values |= {"actor_rollout_ref.model.use_remove_padding": True}
     hints = [item.hint for item in found_in(values, "0.6") if "cannot split" in item.message]
     assert hints == [f"set {R}.tensor_model_parallel_size to 8", f"set {A}.ulysses_sequence_parallel_size to 8"]
+
+
+COMPLETE = {"reward_model": [{"style": "rule", "ground_truth": "4"}]}
+
+
+@pytest.mark.parametrize(
+    ("columns", "change", "key"),
+    [
+        ({"data_source": ["openai/gsm8k"], "prompt": [PROMPT[:1]], **COMPLETE}, {IMAGES: "prompt"}, ""),
+        ({"prompt": [PROMPT], **COMPLETE}, {IMAGES: "prompt"}, "data.reward_fn_key"),
+        ({"prompt": [PROMPT], **COMPLETE}, {IMAGES: "prompt", "data.custom_cls.path": "own.py"}, ""),
+        ({"data_source": ["openai/gsm8k"], "prompt": ["2 + 2?"], **COMPLETE}, {}, "data.prompt_key"),
+        ({"data_source": ["openai/gsm8k"], "prompt": [PROMPT]}, {IMAGES: "prompt"}, SOURCES),
+    ],
+)
+def test_rows_have_what_the_reward_manager_reads(
+    tmp_path: Path, columns: dict[str, Any], change: dict[str, Any], key: str
+) -> None:
+    file = tmp_path / "train.parquet"
+    parquet.write_table(pa.table(columns), file)
+    found = found_in(changed("verl", {SOURCES: str(file), **change}), "0.6")
+    assert [item.key for item in found] == ([key] if key else [])
+
+
+ROWS: list[tuple[str, dict[str, Any], str]] = [
+    ("0.5", {"reward_model.reward_manager": "batch"}, "reward_model.reward_manager"),
+    ("0.5", {"reward_model.reward_manager": "batch", KEY: "gone.py"}, ""),
+    ("0.4", {"algorithm.adv_estimator": "gpg"}, "algorithm.adv_estimator"),
+    ("0.5", {"algorithm.adv_estimator": "gpg"}, ""),
+    ("0.9", {"algorithm.adv_estimator": "grpo_pass"}, "algorithm.adv_estimator"),
+    ("0.4", {f"{R}.multi_turn.enable": True}, f"{R}.multi_turn.tool_config_path"),
+    ("0.5", {f"{R}.multi_turn.enable": True}, ""),
+    ("0.3", {f"{R}.name": "hf"}, f"{R}.n"),
+    ("0.4", {f"{R}.name": "hf"}, ""),
+]
+
+
+@pytest.mark.parametrize(("release", "change", "key"), ROWS)
+def test_what_a_release_lacks_is_refused(release: str, change: dict[str, Any], key: str) -> None:
+    found = [item.key for item in found_in(changed("verl", change), release) if item.level is Level.ERROR]
+    assert found == ([key] if key else [])

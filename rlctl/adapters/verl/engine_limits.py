@@ -210,8 +210,71 @@ def _lora() -> Iterator[Requirement]:
     )
 
 
+ESTIMATORS = ("gae", "grpo", "reinforce_plus_plus", "remax", "rloo")
+MORE_ESTIMATORS = {
+    "0.4": ("reinforce_plus_plus_baseline", "opo", "grpo_passk"),
+    "0.5": ("gpg",),
+    "0.6": ("rloo_vectorized", "grpo_vectorized"),
+    "0.8": ("optimal_token_baseline", "tir_optimal_token_baseline", "gdpo"),
+}
+"""Advantage estimators that a release has and the one before lacks."""
+
+
+def _estimators() -> Iterator[Requirement]:
+    """Advantage estimators that a release does not have, if no code of the user's can register one."""
+    known: tuple[str, ...] = ESTIMATORS
+    starts = ["0.3", *MORE_ESTIMATORS]
+    for start, end in zip(starts, ["0.3", "0.4", "0.5", "0.7", ""], strict=True):
+        known += MORE_ESTIMATORS.get(start, ())
+        yield Requirement(
+            "algorithm.adv_estimator",
+            lambda v, known=known: (  # type: ignore[misc]
+                v.program in ("", MAIN) and not v[f"{MODEL}.external_lib"] and v["algorithm.adv_estimator"] not in known
+            ),
+            said(
+                "algorithm.adv_estimator is {{algorithm.adv_estimator}}, which verl does not have: the run stops when it starts, "
+                "or after the first rollout. It has {known}",
+                known=", ".join(known),
+            ),
+            "verl/trainer/ppo/core_algos.py, get_adv_estimator_fn",
+            "set it to one of these",
+            since=start,
+            until=end,
+        )
+
+
 ROWS: tuple[Requirement, ...] = (
     *_splits(),
+    *_estimators(),
+    Requirement(
+        f"{ROLLOUT}.multi_turn.tool_config_path",
+        lambda v: (
+            v[f"{ROLLOUT}.multi_turn.enable"] is True
+            and not v[f"{ROLLOUT}.multi_turn.tool_config_path"]
+            and not v[f"{ROLLOUT}.multi_turn.interaction_config_path"]
+        ),
+        said(
+            "{rollout}.multi_turn.enable is true, and neither tool_config_path nor interaction_config_path is set: verl stops "
+            "when it starts",
+            rollout=ROLLOUT,
+        ),
+        "verl/trainer/ppo/ray_trainer.py, RayPPOTrainer._validate_config",
+        said("set {rollout}.multi_turn.tool_config_path to the file of your tools", rollout=ROLLOUT),
+        since="0.4",
+        until="0.4",
+    ),
+    Requirement(
+        f"{ROLLOUT}.n",
+        lambda v: _uses("hf")(v) and v.number(f"{ROLLOUT}.n") > 1,
+        said(
+            "{rollout}.n is {{{rollout}.n}}, but the engine hf answers each prompt once: the run stops after the first rollout",
+            rollout=ROLLOUT,
+        ),
+        "verl/workers/rollout/hf_rollout.py, HFRollout.generate_sequences",
+        said("set {rollout}.name to vllm", rollout=ROLLOUT),
+        since="0.3",
+        until="0.3",
+    ),
     Requirement(
         TOKENS,
         lambda v: _in_process(v) and _chunks(v) and 0 < v.number(TOKENS, 8192) < _context(v),

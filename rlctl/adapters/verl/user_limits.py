@@ -44,10 +44,14 @@ def _function(values: Values) -> str:
 
 def _scores_itself(values: Values) -> bool:
     """Whether verl's own rules score the rows: no function, reward model, tools or environment of the user's does."""
+    return _scores_rows(values) and not _function(values)
+
+
+def _scores_elsewhere(values: Values) -> bool:
+    """Whether a reward model, tools, agents or rows of the user's make that a manager does not read the rows itself."""
     models = values["reward_model.enable"] or values["reward.reward_model.enable"]
     agents = values[f"{ROLLOUT}.multi_turn.enable"] or values[f"{ROLLOUT}.agent.agent_loop_config_path"]
-    own = values["data.custom_cls.path"] or _function(values)
-    return _manager(values) in (*PER_ROW, "prime", "batch") and not (models or agents or own)
+    return bool(models or agents or values["data.custom_cls.path"])
 
 
 def _manager(values: Values) -> Any:
@@ -101,6 +105,70 @@ def _sources() -> Iterator[Requirement]:
                 until=end,
             )
 
+
+def _column_row(key: str, default: str, needed: Callable[[Values], bool], when: str, since: str) -> Requirement:
+    """A column that the reward manager reads from each row."""
+
+    def missing(values: Values) -> str:
+        column = str((values[key] if key else None) or default)
+        lacks = (file for file, columns in _columns(values) if column not in columns)
+        return next(lacks, "") if needed(values) else ""
+
+    return Requirement(
+        key or "data.train_files",
+        missing,
+        said("{{file}} has no column '{{column}}', which verl reads for each reward: the run stops {when}", when=when),
+        "verl/workers/reward_manager/naive.py, NaiveRewardManager.__call__",
+        "rewrite the data with this column, as verl's examples/data_preprocess do",
+        numbers={"file": missing, "column": lambda values: (values[key] if key else None) or default},
+        check_code="data-column",
+        since=since,
+    )
+
+
+def _columns(values: Values) -> Iterator[tuple[str, set[str]]]:
+    """The local Parquet files of training, each with its columns."""
+    for name in files_of(values["data.train_files"]):
+        path = expanded(str(name).removeprefix("file://"))
+        if path.suffix == ".parquet" and path.is_file():
+            yield str(name), {names[0] for names in parquet_fields(path)}
+
+
+def _scores_rows(values: Values) -> bool:
+    """Whether a manager scores rows by a function, verl's or the user's."""
+    return _manager(values) in (*PER_ROW, "prime", "batch") and not _scores_elsewhere(values)
+
+
+def _plain_prompt(values: Values) -> str:
+    """A training file whose prompts are text, not lists of messages."""
+    prompt = str(values["data.prompt_key"] or "prompt")
+    texts = _texts(values, "data.train_files", prompt) if not values["data.custom_cls.path"] else ()
+    return next((file for _, file in texts), "")
+
+
+COLUMN_ROWS: tuple[Requirement, ...] = (
+    _column_row("data.reward_fn_key", "data_source", _scores_rows, "after the first rollout", "0.4"),
+    _column_row("", "reward_model", _scores_rows, "after the first rollout", "0.3"),
+    Requirement(
+        "data.prompt_key",
+        _plain_prompt,
+        "the prompts of {file} are text, and verl takes lists of chat messages: the run stops, or its prompts lack the text",
+        "verl/utils/dataset/rl_dataset.py, RLHFDataset.__getitem__",
+        """rewrite each prompt as [{"role": "user", "content": TEXT}]""",
+        numbers={"file": _plain_prompt},
+        since="0.3",
+    ),
+    Requirement(
+        MANAGERS[2],
+        lambda v: _manager(v) == "batch" and not _function(v) and not _scores_elsewhere(v),
+        "the reward manager is batch, and no custom_reward_function is set: it passes lists, which verl's own rewards do not "
+        "take, and the run stops after the first rollout",
+        "verl/workers/reward_manager/batch.py, BatchRewardManager.verify",
+        "set custom_reward_function.path to a function of lists, or the reward manager to naive",
+        since="0.4",
+        until="0.7",
+    ),
+)
 
 MEDIA = (("image_key", "images", "<image>"), ("video_key", "videos", "<video>"))
 
@@ -234,4 +302,4 @@ FUNCTION_ROWS: tuple[Requirement, ...] = (
     ),
 )
 
-ROWS: tuple[Requirement, ...] = (*_sources(), *(_lost_media(*each) for each in MEDIA), *FUNCTION_ROWS)
+ROWS: tuple[Requirement, ...] = (*COLUMN_ROWS, *_sources(), *(_lost_media(*each) for each in MEDIA), *FUNCTION_ROWS)
