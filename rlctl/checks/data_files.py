@@ -17,7 +17,7 @@ from rlctl.config.sections.data import DataSource
 from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
 from rlctl.planning.dataset_rows import count_rows, rows_of_source
-from rlctl.planning.parquet_footer import parquet_fields
+from rlctl.planning.parquet_footer import parquet_fields, parquet_nulls
 
 LARGEST_JSON = 64 << 20
 """Bytes of a JSON list that is read whole for its first row; of other files the first row or the footer is read."""
@@ -181,4 +181,30 @@ def _rows(config: Config) -> Iterator[Problem]:
         yield problem("data-rows", key, [(key, epochs * rows)], rows=rows, step=step)
 
 
-RULES = (sources,)
+def overlap(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
+    """Evaluation data is not training data."""
+    trained = {(source.path, source.subset, source.split) for source in config.data.train if source.path}
+    if not arithmetic.trains(config):
+        return
+    for index, source in enumerate(config.data.eval):
+        if source.path and (source.path, source.subset, source.split) in trained:
+            yield problem("data-overlap", ("data", "eval", index, "path"), path=source.path)
+
+
+def answers(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
+    """Rows of Parquet files have answers; the footer counts those without."""
+    objective = config.algorithm.objective.choice
+    for index, source in enumerate(config.data.train if objective == "rl" and config.data.custom is None else ()):
+        path = expanded(source.path.removeprefix("file://"))
+        if source.answer_key and path.suffix == ".parquet" and path.is_file():
+            try:
+                missing = parquet_nulls(path, source.answer_key.split("."))
+            except ValueError:
+                continue  # which is another finding
+            if missing:
+                rows = rows_of_source(source) or missing
+                key = ("data", "train", index, "answer_key")
+                yield problem("data-unanswered_footer", key, missing=missing, rows=rows, file=source.path)
+
+
+RULES = (sources, overlap, answers)

@@ -150,6 +150,7 @@ LEVELS: Mapping[str, Level] = {
     "data-lengths": _N,
     "data-unanswered": _W,
     "data-blank": _W,
+    "data-overlap": _W,
     "model-files": _E,
     "hub-name": _N,
     "resume-path": _E,

@@ -13,7 +13,7 @@ from typing import Any
 STOP, TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
 SCHEMA, ROWS, GROUPS = 2, 3, 4
 """Fields of ``FileMetaData``."""
-COLUMNS, METADATA, PATH, STATISTICS, HIGHEST, LOWEST = 1, 3, 3, 12, 5, 6
+COLUMNS, METADATA, PATH, STATISTICS, NULLS, HIGHEST, LOWEST = 1, 3, 3, 12, 3, 5, 6
 """Fields of ``RowGroup``, ``ColumnChunk``, ``ColumnMetaData`` and ``Statistics``."""
 NAME, CHILDREN, CONVERTED, LOGICAL = 4, 5, 6, 10
 """Fields of ``SchemaElement``: the name, the number of fields inside, and what a group stands for if it is no struct."""
@@ -61,15 +61,27 @@ def parquet_texts(path: Path, column: Sequence[str]) -> list[str]:
     Raises:
         ValueError: it is not a Parquet file, or its footer is damaged.
     """
-    found: dict[str, None] = {}
+    ends = (statistics.get(end) for statistics in _statistics(path, column) for end in (LOWEST, HIGHEST))
+    return list(dict.fromkeys(end.decode("utf-8", "replace") for end in ends if isinstance(end, bytes)))
+
+
+def parquet_nulls(path: Path, column: Sequence[str]) -> int:
+    """Rows of a column without a value, as far as the footer counts them.
+
+    Raises:
+        ValueError: it is not a Parquet file, or its footer is damaged.
+    """
+    counts = (statistics.get(NULLS) for statistics in _statistics(path, column))
+    return sum(count for count in counts if isinstance(count, int))
+
+
+def _statistics(path: Path, column: Sequence[str]) -> Iterator[Mapping[int, Any]]:
+    """The statistics of a column in each row group."""
     for group in _footer(path, GROUPS).get(GROUPS) or ():
         for chunk in group.get(COLUMNS) or ():
             metadata = chunk.get(METADATA) or {}
-            statistics = metadata.get(STATISTICS) or {}
             if _is_column([name.decode("utf-8", "replace") for name in metadata.get(PATH) or ()], column):
-                ends = (statistics.get(end) for end in (LOWEST, HIGHEST))
-                found |= dict.fromkeys(end.decode("utf-8", "replace") for end in ends if isinstance(end, bytes))
-    return list(found)
+                yield metadata.get(STATISTICS) or {}
 
 
 def _is_column(path: Sequence[str], column: Sequence[str]) -> bool:

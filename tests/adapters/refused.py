@@ -311,6 +311,7 @@ IGNORED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({f"{VAL}.n": 8}, f"{VAL}.temperature"),
         ({f"{A}.clip_ratio": 0.3}, f"{A}.clip_ratio"),
         ({"algorithm.lam": 0.95}, "algorithm.lam"),
+        ({"reward.custom_reward_function.name": "my_score"}, "reward.custom_reward_function.name"),
     ],
     "trinity": [
         (

@@ -191,6 +191,7 @@ def test_rows_have_what_the_reward_manager_reads(
     assert [item.key for item in found] == ([key] if key else [])
 
 
+LONG = {"data.max_response_length": 60000, f"{R}.max_num_batched_tokens": 99000}
 ROWS: list[tuple[str, dict[str, Any], str]] = [
     ("0.5", {"reward_model.reward_manager": "batch"}, "reward_model.reward_manager"),
     ("0.5", {"reward_model.reward_manager": "batch", KEY: "gone.py"}, ""),
@@ -201,6 +202,15 @@ ROWS: list[tuple[str, dict[str, Any], str]] = [
     ("0.5", {f"{R}.multi_turn.enable": True}, ""),
     ("0.3", {f"{R}.name": "hf"}, f"{R}.n"),
     ("0.4", {f"{R}.name": "hf"}, ""),
+    ("0.6", {f"{R}.name": "vlm"}, f"{R}.name"),
+    ("0.6", {f"{R}.dtype": "fp16"}, f"{R}.dtype"),
+    ("0.6", {f"{A}.strategy": "fsdp3"}, f"{A}.strategy"),
+    ("0.6", {f"{A}.fsdp_config.fsdp_size": 3}, f"{A}.fsdp_config.fsdp_size"),
+    ("0.6", {f"{A}.fsdp_config.fsdp_size": 4}, ""),
+    ("0.5", {"reward_model.enable": True}, "reward_model.micro_batch_size_per_gpu"),
+    ("0.5", {"reward_model.enable": True, "reward_model.micro_batch_size_per_gpu": 4}, ""),
+    ("0.5", {"actor_rollout_ref.model.path": "Qwen/Qwen3-8B", **LONG}, "data.max_response_length"),
+    ("0.7", {"actor_rollout_ref.model.path": "Qwen/Qwen3-8B", **LONG}, ""),
 ]
 
 

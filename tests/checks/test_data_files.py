@@ -111,3 +111,25 @@ def test_a_class_of_the_users_decides_its_columns(tmp_path: Path) -> None:
     custom = {"path": "gone.py", "class_name": "Rows"}
     values = {"data": {"train": [source], "custom": custom}, "batch": {"prompts_per_step": 2}}
     assert [item for item in check(config_from(values), more=RULES_OF_FILES) if item.code.startswith("data-")] == []
+
+
+def test_rows_without_an_answer_are_counted_by_the_footer(tmp_path: Path) -> None:
+    rows = [*ROWS, {"prompt": "9+9=", "answer": None}]
+    [finding] = found({"path": str(written(tmp_path, "parquet", rows)), "answer_key": "answer"})
+    assert (finding.code, finding.message[:11]) == ("data-unanswered", "1 of 6 rows")
+
+
+@pytest.mark.parametrize(("evaluated", "overlaps"), [({}, True), ({"split": "test"}, False)])
+def test_evaluation_on_training_data_is_named(tmp_path: Path, evaluated: dict[str, Any], overlaps: bool) -> None:
+    source = {"path": str(written(tmp_path, "jsonl", ROWS)), "answer_key": "answer"}
+    data = {"train": [source], "eval": [{**source, **evaluated}]}
+    codes = [item.code for item in found(source, data=data)]
+    assert ("data-overlap" in codes) is overlaps
+
+
+def test_a_column_of_images_that_a_file_sets_is_there(tmp_path: Path) -> None:
+    source = {"path": str(written(tmp_path, "jsonl", ROWS)), "image_key": "images"}
+    values = {"data": {"train": [source]}, "batch": {"prompts_per_step": 2}}
+    for runner, is_named in (("trinity", True), ("verl", False)):
+        keys = [item.key for item in check(config_from(values), more=RULES_OF_FILES, runner=runner)]
+        assert ("data.train[0].image_key" in keys) is is_named

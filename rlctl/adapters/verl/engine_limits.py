@@ -18,6 +18,7 @@ from rlctl.adapters.verl.requirement_values import (
     ACTOR,
     CRITIC,
     ROLLOUT,
+    gpus,
     longest,
     sequence_parallel,
     serves,
@@ -26,6 +27,8 @@ from rlctl.adapters.verl.requirement_values import (
 )
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Level
+from rlctl.config.sections.model import Model
+from rlctl.planning.models import context_limit
 
 MODEL = "actor_rollout_ref.model"
 TENSOR, WORKERS = f"{ROLLOUT}.tensor_model_parallel_size", f"{ROLLOUT}.agent.num_workers"
@@ -38,6 +41,10 @@ TRACKING = "verl/utils/tracking.py, Tracking.__init__"
 MAIN, SEPARATE = "verl.trainer.main_ppo", ("one_step_off_policy", "fully_async")
 VLLM_RANKS = (8, 16, 32, 64, 128, 256)
 """The largest ranks of adapters that vLLM can be started for."""
+ENGINES = ("vllm", "sglang", "sglang_async", "hf", "naive", "trtllm")
+STRATEGIES = ("fsdp", "fsdp2", "fsdp_turbo", "megatron", "veomni", "torchtitan", "automodel", "mindspeed")
+"""What any release has; names of single releases are not told apart."""
+VLLM_DTYPES = ("auto", "bfloat16", "float16", "half", "float32", "float")
 LOGGERS = ("console", "wandb", "mlflow", "swanlab", "vemlp_wandb", "tensorboard", "tracking")
 MORE_LOGGERS = {"0.4": ("clearml",), "0.6": ("trackio", "file"), "0.9": ("rl_insight",)}
 """Trackers that a release has and the one before lacks."""
@@ -68,6 +75,12 @@ def _chunks(values: Values) -> bool:
     """Whether chunked prefill is on; Megatron's config turned it off until 0.5."""
     known = values.written(CHUNKED) or strategy(values) != "megatron"
     return known and values[CHUNKED] is not False
+
+
+def _positions(values: Values) -> int:
+    """Positions of a model that are not scaled; 0 if that is not known."""
+    path = values[f"{MODEL}.path"]
+    return (context_limit(Model(path=path)) or 0) if isinstance(path, str) else 0
 
 
 def _responses(values: Values) -> int:
@@ -295,14 +308,90 @@ ROWS: tuple[Requirement, ...] = (
         _context,
         _uses("vllm"),
         since="0.3",
+        until="0.8",
+    ),
+    Requirement(
+        f"{ROLLOUT}.name",
+        lambda v: v[f"{ROLLOUT}.name"] not in (None, "???", *ENGINES),
+        said(
+            "{rollout}.name is {{{rollout}.name}}, which verl does not have: it stops when it starts the rollout engine. It has "
+            "{engines}",
+            rollout=ROLLOUT,
+            engines=", ".join(ENGINES),
+        ),
+        "verl/workers/rollout/base.py, get_rollout_class",
+        said("set {rollout}.name to vllm or sglang", rollout=ROLLOUT),
+        since="0.6",
+        older={"0.3": "verl/workers/fsdp_workers.py, ActorRolloutRefWorker._build_rollout"},
+    ),
+    Requirement(
+        f"{ROLLOUT}.dtype",
+        lambda v: _uses("vllm")(v) and v[f"{ROLLOUT}.dtype"] not in (None, *VLLM_DTYPES),
+        said(
+            "{rollout}.dtype is {{{rollout}.dtype}}; vLLM takes {dtypes}, and stops when it starts",
+            rollout=ROLLOUT,
+            dtypes=", ".join(VLLM_DTYPES),
+        ),
+        "vllm/config/model.py, ModelConfig",
+        said("set {rollout}.dtype to bfloat16", rollout=ROLLOUT),
+        since="0.3",
+    ),
+    Requirement(
+        f"{ACTOR}.strategy",
+        lambda v: v[f"{ACTOR}.strategy"] not in (None, *STRATEGIES),
+        said(
+            "{actor}.strategy is {{{actor}.strategy}}, which verl does not have: it stops when it starts. It has {strategies}",
+            actor=ACTOR,
+            strategies=", ".join(STRATEGIES),
+        ),
+        "verl/trainer/main_ppo.py, TaskRunner.add_actor_rollout_worker",
+        said("set {actor}.strategy to fsdp or megatron", actor=ACTOR),
+        since="0.3",
+    ),
+    Requirement(
+        f"{ACTOR}.fsdp_config.fsdp_size",
+        lambda v: (
+            strategy(v) in ("fsdp", "fsdp2")
+            and 0 < v.number(f"{ACTOR}.fsdp_config.fsdp_size", -1) < gpus(v)
+            and gpus(v) % v.number(f"{ACTOR}.fsdp_config.fsdp_size", -1)
+        ),
+        said(
+            "{actor}.fsdp_config.fsdp_size is {{{actor}.fsdp_config.fsdp_size}}, which does not divide the {{gpus}} GPUs: some "
+            "of them are in no shard, and verl stops when it loads the model",
+            actor=ACTOR,
+        ),
+        "verl/workers/fsdp_workers.py, create_device_mesh",
+        said("set {actor}.fsdp_config.fsdp_size to a divisor of {{gpus}}, or to -1", actor=ACTOR),
+        numbers={"gpus": gpus},
+        since="0.3",
+    ),
+    Requirement(
+        "data.max_response_length",
+        lambda v: _in_process(v) and 0 < _positions(v) < longest(v),
+        said(
+            "data.max_prompt_length + data.max_response_length ({{longest}}) is more than the model's {{positions}} positions: "
+            "verl stops when it starts vLLM"
+        ),
+        SPMD,
+        "lower data.max_response_length",
+        numbers={"longest": longest, "positions": _positions},
+        since="0.3",
         until="0.6",
     ),
-    *batched_tokens_rows(
-        {"tokens": TOKENS, "sequences": SEQUENCES, "chunked": CHUNKED},
-        _context,
-        lambda v: _uses("vllm")(v) and (v.written(f"{ROLLOUT}.max_model_len") or v[CHUNKED] is not False),
-        since="0.7",
-        until="0.8",
+    Requirement(
+        "reward_model.micro_batch_size_per_gpu",
+        lambda v: (
+            v["reward_model.enable"] is True
+            and not v["reward_model.use_dynamic_bsz"]
+            and not v["critic.use_dynamic_bsz"]
+            and v["reward_model.micro_batch_size"] is None
+            and v["reward_model.micro_batch_size_per_gpu"] is None
+        ),
+        "reward_model.enable is true, and reward_model.micro_batch_size_per_gpu is not set: verl stops when it starts",
+        "verl/trainer/ppo/ray_trainer.py, RayPPOTrainer._validate_config",
+        "set reward_model.micro_batch_size_per_gpu",
+        since="0.3",
+        until="0.6",
     ),
     Requirement(
         f"{ROLLOUT}.enforce_eager",

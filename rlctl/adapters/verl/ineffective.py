@@ -153,6 +153,24 @@ ROWS: tuple[Requirement, ...] = (
     *_validation(),
     *_clipping(),
     *map(_overlong, OVERLONG),
+    *(
+        _ignored(
+            f"{root}.name",
+            lambda v, root=root: v.written(f"{root}.name") and v[f"{root}.name"] and not v[f"{root}.path"],  # type: ignore[misc]
+            said(
+                "{root}.name is {{{root}.name}}, but {root}.path is not set: verl scores with its own rewards",
+                root=root,
+            ),
+            "verl/trainer/ppo/reward.py, get_custom_reward_fn",
+            said("set {root}.path to the file of this function", root=root),
+            since=since,
+            until=until,
+        )
+        for root, since, until in (
+            ("custom_reward_function", "0.3", "0.7"),
+            ("reward.custom_reward_function", "0.8", ""),
+        )
+    ),
     _ignored(
         "algorithm.filter_groups.enable",
         lambda v: v.program == "verl.trainer.main_ppo" and v["algorithm.filter_groups.enable"] is True,

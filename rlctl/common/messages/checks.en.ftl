@@ -142,9 +142,16 @@ data-unanswered = { $rows } of the first { $count } rows of { $file } have no an
     .about = Some of the rows that were measured have no answer, though the data has a column for it. A reward that compares with it scores them wrong.
     .hint = remove these rows, or set answer_key of the dataset to the column with the answers
 
+data-unanswered_footer = { $missing } of { $rows } rows of { $file } have no answer
+    .hint = fill in the answers, or remove these rows
+
 data-blank = { $rows } of the first { $count } rows of { $file } have an empty prompt
     .about = Some of the rows that were measured ask nothing: the model would be trained on what it says unprompted.
     .hint = remove these rows, or set prompt_key of the dataset to the column with the prompts
+
+data-overlap = evaluation and training read the same data, { $path }, so the evaluation measures what the run has trained on
+    .about = The same file, subset and split is among the training data and the evaluation data.
+    .hint = hold out rows for evaluation, and set { $key } to them
 
 resume-path = checkpoint.resume is path, but checkpoint.resume_path is not set
     .about = checkpoint.resume and checkpoint.resume_path disagree.

@@ -143,9 +143,16 @@ data-unanswered = { $file } 的前 { $count } 行中有 { $rows } 行没有答�
     .about = 抽查的行中，有些没有答案，而数据里有答案列。与答案比较的奖励会给它们打错分。
     .hint = 删除这些行，或把该数据集的 answer_key 设为含答案的列
 
+data-unanswered_footer = { $file } 的 { $rows } 行中有 { $missing } 行没有答案
+    .hint = 补上答案，或删除这些行
+
 data-blank = { $file } 的前 { $count } 行中有 { $rows } 行提示词为空
     .about = 抽查的行中，有些什么也没问：模型会在没有提示的输出上训练。
     .hint = 删除这些行，或把该数据集的 prompt_key 设为含提示词的列
+
+data-overlap = 评测和训练读的是同一份数据 { $path }，评测结果只反映训练过的内容
+    .about = 同一个文件、子集和划分既是训练数据又是评测数据。
+    .hint = 留出一部分数据用于评测，并把 { $key } 设为它
 
 resume-path = checkpoint.resume 是 path，但没有设置 checkpoint.resume_path
     .about = checkpoint.resume 与 checkpoint.resume_path 不一致。
