@@ -47,10 +47,11 @@ def explain(
     [cyan]rlctl explain actor_rollout_ref.rollout.n[/cyan]
     """
     from rlctl.adapters.engine.matrix import meanings, nearest
-    from rlctl.adapters.engine.words import canonical_for
+    from rlctl.adapters.engine.words import canonical_for, tools_with
     from rlctl.common.errors import ConfigError
     from rlctl.config.explain import explain as look_up
 
+    words: list[str] = []
     try:
         found: Explanation | None = look_up(key)
     except ConfigError as error:
@@ -72,6 +73,8 @@ def explain(
         output.data({**ours, "meanings": [meaning.as_data() for meaning in theirs]})
         return
     shown = list(lines(found)) if found is not None else []
+    if words and (tools := tools_with(key)):
+        shown.insert(0, text("explain-of-tools", word=_escaped(key), tools=", ".join(tools)))
     for meaning in theirs:
         shown += [*([""] if shown else []), *meaning_lines(meaning)]
     output.show(*shown)
@@ -83,15 +86,24 @@ def _of_choice(path: str) -> str:
 
 
 def _show_choice(word: str, paths: list[str], *, json: bool) -> None:
-    """The keys that a word may mean, a line each."""
-    from rlctl.config.explain import explain as look_up
+    """The keys that a word means in another tool, and those that it may mean here, a line each."""
+    from rlctl.adapters.engine.words import options_of, tools_with
 
     if json:
         output.data({"word": word, "keys": paths})
         return
-    output.show(text("explain-may-be", word=_escaped(word)))
-    for path in paths:
-        output.show(f"  [bold]{_escaped(path)}[/]  {_escaped(_prose(look_up(_of_choice(path)).help).split('. ')[0])}")
+    known = options_of(word)
+    for title, group in (
+        (text("explain-of-tools", word=_escaped(word), tools=", ".join(tools_with(word))), known),
+        (text("explain-may-be", word=_escaped(word)), [path for path in paths if path not in known]),
+    ):
+        output.show(*([title] if group else []), *map(_choice_line, group))
+
+
+def _choice_line(path: str) -> str:
+    from rlctl.config.explain import explain as look_up
+
+    return f"  [bold]{_escaped(path)}[/]  {_escaped(_prose(look_up(_of_choice(path)).help).split('. ')[0])}"
 
 
 def as_data(found: Explanation) -> dict[str, Any]:
@@ -103,10 +115,12 @@ def as_data(found: Explanation) -> dict[str, Any]:
 
 
 def _spellings(found: Explanation) -> list[Spelling]:
-    """What a key is called in every dialect; of a choice, the key that chooses."""
+    """What a key is called in every dialect; of a choice, the key that chooses; of a section, its switch."""
     from rlctl.adapters.engine.matrix import canonical_paths, spellings
 
     path = _bare(found.pattern)
+    if found.below and (switched := [item for item in spellings(path) if item.keys]):
+        return switched
     paths = {
         path,
         *(f"{path}{suffix}.type" for suffix in ("", "[]", "{}") if found.options),

@@ -8,11 +8,10 @@ from functools import cache
 from itertools import takewhile
 from typing import Any
 
+from rlctl.adapters.engine.matrix import meanings
 from rlctl.common.report import Entry, Finding
-from rlctl.config import Config, to_plain
-from rlctl.config.inspect import walk
+from rlctl.config import to_plain
 from rlctl.documents import KeyPath, parse_dotted
-from rlctl.editing.naming import names_of
 from rlctl.editing.session import Session
 from rlctl.translation.translate import Translation
 
@@ -39,7 +38,7 @@ class Leads:
         source = next((self._sources[key] for key in self._sources if key == told or _is_in(key, told)), told)
         if told and (path := self._fields.get(source) or self._known(source)):
             return path
-        return _called(self._dialect).get(told) or self._named_in(f"{finding.message} {finding.hint}")
+        return _called(self._dialect, told) or self._named_in(f"{finding.message} {finding.hint}")
 
     def _named_in(self, text: str) -> KeyPath:
         return next((path for word in _KEY.findall(text) if (path := self._known(word))), ())
@@ -61,13 +60,11 @@ def _is_in(key: str, section: str) -> bool:
 
 
 @cache
-def _called(dialect: str) -> dict[str, KeyPath]:
-    """What each key of a dialect is here: the nearest section of all keys that it fills, or the first of these."""
-    fills: dict[str, list[KeyPath]] = {}
-    for key in walk(Config):
-        for name in names_of(key.pattern).get(dialect, ()):
-            fills.setdefault(name, []).append(parse_dotted(re.split(r"[\[<]", key.pattern, maxsplit=1)[0]))
-    return {name: _shared(found) or found[0] for name, found in fills.items()}
+def _called(dialect: str, key: str) -> KeyPath:
+    """What a key of a dialect is here: the nearest section of all keys that it fills, or the first of these."""
+    filled = [path for meaning in meanings(f"{dialect}:{key}") for path in meaning.canonical] if dialect and key else []
+    found = [parse_dotted(re.split(r"[\[{]", path, maxsplit=1)[0]) for path in filled]
+    return (_shared(found) or found[0]) if found else ()
 
 
 def _shared(paths: Sequence[KeyPath]) -> KeyPath:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from rlctl.adapters.engine.matrix import Spelling, canonical_paths, spellings
-from rlctl.adapters.engine.words import TRL, VLLM
+from rlctl.adapters.engine.matrix import Spelling, canonical_paths, filled, spellings
+from rlctl.adapters.engine.words import TOOLS
 from rlctl.config import Config
 from rlctl.config.inspect import walk
 
@@ -44,6 +44,7 @@ MEANT = {
     "gamma": "algorithm.advantage",
     "max_steps": "schedule.total_steps",
     "repeat_times": "batch.responses_per_prompt",
+    "rollout_batch_size": "batch.prompts_per_step",
     "sync_interval": "weight_sync.every",
     "train_batch_size": "batch.prompts_per_step",
 }
@@ -52,17 +53,21 @@ MEANT = {
 
 @cache
 def all_names(pattern: str) -> tuple[str, ...]:
-    """What any dialect, TRL or vLLM calls the key; what a person means by it first."""
+    """What any dialect, TRL, OpenRLHF or vLLM calls the key; what a person means by it first, and another key by it last."""
     names = [name for names in names_of(pattern).values() for name in names]
     names += _words_of().get(re.sub(r"<[^<>]*>", "", pattern), ())
-    return tuple(sorted(names, key=lambda name: MEANT.get(name.rpartition(".")[2]) != pattern))
+    meant = {name: MEANT.get(name.rpartition(".")[2], "") for name in names}
+    return tuple(sorted(names, key=lambda name: (meant[name] != pattern, bool(meant[name]))))
 
 
 @cache
 def _words_of() -> Mapping[str, tuple[str, ...]]:
-    """The options of TRL and vLLM that mean a key, by the key."""
+    """The options of other tools that mean a key, by the key; a word of a dialect means what it means there."""
     found: dict[str, list[str]] = {}
-    for word, keys in (*TRL.items(), *VLLM.items()):
+    theirs = {name.rpartition(".")[2] for name in filled()}
+    for word, keys in (
+        (word, keys) for options in TOOLS.values() for word, keys in options.items() if word not in theirs
+    ):
         for key in keys:
             found.setdefault(key, []).append(word)
     return {key: tuple(words) for key, words in found.items()}

@@ -127,7 +127,7 @@ def test_the_likeliest_key_of_a_word_comes_first() -> None:
         "max_staleness": "weight_sync.max_staleness_steps",
         "whiten_advantages": "algorithm.advantage.whiten",
         "sync_interval": "weight_sync.every",
-        "micro_batch_size_per_gpu": "rewards[].micro_batch_size",
+        "micro_batch_size_per_gpu": "batch.micro_batch.size",
         "use_sequence_packing": "train.packing",
         "remove_padding": "train.packing",
         "loss_agg_mode": "algorithm.loss_aggregation.mode",
@@ -137,6 +137,23 @@ def test_the_likeliest_key_of_a_word_comes_first() -> None:
         "wandb": "tracking[].type",
         "kl": "algorithm.kl_in_loss.coefficient",
         "tp": "rollout.parallel.tensor_parallel_size",
+        "mini batch": "batch.mini_batch_responses",
+        "micro batch": "batch.micro_batch.size",
+        "gpu memory": "rollout.memory.gpu_memory_utilization",
+        "learning rate": "train.optimizer.lr",
+        "Rollout n": "batch.responses_per_prompt",
+        "max tokens": "rollout.max_response_tokens",
+        "save freq": "checkpoint.every",
+        "grad norm": "train.optimizer.max_grad_norm",
+        "respon": "batch.responses_per_prompt",
+        "beta": "algorithm.kl_in_loss.coefficient",
+        "clip": "algorithm.policy_loss.clip_low",
+        "temperature": "rollout.sampling.temperature",
+        "hybrid_engine": "placement.layout",
+        "n_samples_per_prompt": "batch.responses_per_prompt",
+        "micro_rollout_batch_size": "batch.log_prob_micro_batch.size",
+        "init_kl_coef": "algorithm.kl_in_reward.coefficient",
+        "per_device_train_batch_size": "batch.micro_batch.size",
     }.items():
         assert canonical_for(word)[0] == key, word
     assert canonical_for("nonsense") == []
@@ -148,12 +165,12 @@ def test_the_words_of_trl_and_vllm_are_theirs() -> None:
     from trl import GRPOConfig
     from vllm.engine.arg_utils import EngineArgs
 
-    from rlctl.adapters.engine.words import COMMON, TRL, VLLM
+    from rlctl.adapters.engine.words import COMMON, TOOLS, TRL, VLLM
     from rlctl.config.explain import explain
 
     assert TRL.keys() <= {field.name for field in fields(GRPOConfig)}
     assert VLLM.keys() <= {field.name for field in fields(EngineArgs)}
-    for path in (path for table in (COMMON, TRL, VLLM) for paths in table.values() for path in paths):
+    for path in (path for table in (COMMON, *TOOLS.values()) for paths in table.values() for path in paths):
         assert explain(path.removesuffix(".type"))
 
 
@@ -161,3 +178,26 @@ def test_a_short_name_means_the_training_key_also_where_another_program_has_it(r
     shown = rlctl("explain", "rollout.n").out
     assert shown.startswith("batch.responses_per_prompt")
     assert "actor_rollout_ref.rollout.n" in shown
+
+
+def test_a_key_is_explained_by_what_it_fills_and_by_nothing_else(rlctl: Any) -> None:
+    """A rule that reads several keys says which fills what."""
+    for key, canonical in {
+        "data.image_key": ["data.train[].image_key", "data.eval[].image_key"],
+        "actor_rollout_ref.actor.use_kl_loss": ["algorithm.kl_in_loss"],
+        "actor_rollout_ref.rollout.val_kwargs.temperature": ["data.eval[].evaluation_sampling.temperature"],
+        "verl:critic.use_dynamic_bsz": ["critic.micro_batch.unit"],
+        "trinity:algorithm.advantage_fn_args.tau": ["algorithm.advantage.tau"],
+        "roll:init_kl_coef": ["algorithm.kl_in_reward.coefficient"],
+        "trainer.logger": ["tracking[].type"],
+    }.items():
+        found = json.loads(rlctl("explain", key, "--json").out)
+        assert [meaning["canonical"] for meaning in found["meanings"]] == [canonical], key
+        assert "no key of rlctl" not in rlctl("explain", key).out
+
+
+def test_a_word_of_another_tool_is_said_to_be_its_own(rlctl: Any) -> None:
+    shown = rlctl("explain", "num_generations").out
+    assert shown.startswith("num_generations in TRL")
+    assert "batch.responses_per_prompt" in shown
+    assert "in TRL, vLLM" not in rlctl("explain", "mini batch").out

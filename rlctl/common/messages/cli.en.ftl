@@ -40,6 +40,7 @@ explain-options = options:
 explain-with = with { $names }
 explain-keys = keys:
 explain-may-be = { $word } may be:
+explain-of-tools = { $word } in { $tools } is:
 
 # rlctl launch
 

@@ -40,6 +40,7 @@ explain-options = 选项：
 explain-with = 参数 { $names }
 explain-keys = 键：
 explain-may-be = { $word } 可能是：
+explain-of-tools = { $tools } 的 { $word } 对应：
 
 # rlctl launch
 
