@@ -10,7 +10,7 @@ import yaml
 
 from rlctl.adapters import SIGNS, dialect, names
 from rlctl.adapters.engine.dialect import Detection
-from rlctl.adapters.engine.matrix import flat
+from rlctl.adapters.engine.matrix import flat, named
 from rlctl.adapters.engine.reading import unknown_keys
 from rlctl.adapters.engine.rules import CustomRule, Dropped, Key, matches, version_of
 from rlctl.adapters.engine.table import Table
@@ -67,6 +67,20 @@ def test_every_rule_names_canonical_keys_that_exist(name: str) -> None:
             inside_free = any(path.startswith(f"{root}.") for root in free)
             if path not in CANONICAL and not inside_free:
                 strange.append(item)
+    assert strange == []
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_pair_is_of_a_key_of_its_rule_and_a_canonical_key_that_exists(name: str) -> None:
+    table = TABLES[name]
+    known = {*table.index, *table.known, *(note.path for note in table.notes)}
+    above = {path[:length] for path in known for length in range(1, len(path) + 1)}
+    strange = [
+        (key.name, canonical)
+        for rule in flat(table.rules)
+        for key, canonical in rule.pairs
+        if not named(canonical) or not any(key.path == path or matches(path, key.path) for path in above)
+    ]
     assert strange == []
 
 

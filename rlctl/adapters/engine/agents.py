@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -152,6 +152,10 @@ class OfAgent(Rule):
     @property
     def canonical(self) -> tuple[str, ...]:
         return tuple(f"{AGENTS}[].{name}" for rule in self.rules for name in rule.canonical)
+
+    @property
+    def pairs(self) -> Iterable[tuple[DialectKey, str]]:
+        return ((key, f"{AGENTS}[].{name}") for rule in self.rules for key, name in rule.pairs)
 
     def read(self, view: Reading) -> Iterator[Flow]:
         if self.reads(view):

@@ -61,5 +61,6 @@ def checkpoint(block: str, to: str, dialect: str, *, on: Any = False, path: Any 
         read,
         write,
         "read only if use_dist_checkpointing is on",
+        by_key={switch: own, place: start},
         why="The switch is on if there is a path; without a path its value is kept apart.",
     )

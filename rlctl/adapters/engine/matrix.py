@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from rlctl.adapters import dialect, names
+from rlctl.adapters.engine.lacking import lacking
 from rlctl.adapters.engine.rules import (
     Absent,
     Chosen,
@@ -110,16 +111,102 @@ def spellings(path: str) -> list[Spelling]:
 
 
 def _said(name: str, kind: str, table: Table, path: str) -> Spelling | None:
-    rules = [rule for rule in _fills(table).get(path, ()) if not isinstance(rule, Dropped)]
-    if rules:
-        keys = {key.name: key for rule in rules for key in rule.keys if "*" not in key.name or len(rule.keys) == 1}
-        notes = dict.fromkeys(note for rule in rules for note in _notes(rule))
-        how = "derived" if any(_how(rule) == "derived" for rule in rules) else "mapped"
-        return Spelling(name, (kind,), tuple(keys.values()), how, tuple(notes))
+    keys: dict[str, DialectKey] = {}
+    rules: dict[int, Rule] = {}
+    for key, rule in _pairs(table).of(path):
+        keys.setdefault(key.name, key)
+        rules[id(rule)] = rule
+    if keys:
+        plain = {key: found for key, found in keys.items() if "*" not in key} or keys
+        notes = dict.fromkeys(note for rule in rules.values() for note in _notes(rule))
+        how = "derived" if any(_how(rule) == "derived" for rule in rules.values()) else "mapped"
+        return Spelling(name, (kind,), tuple(plain.values()), how, tuple(notes))
+    filling = _fills(table).get(path, ())
+    notes = dict.fromkeys(note for rule in filling for note in _notes(rule))
     dropped = table.dropped_at(_plain(path))
-    if dropped is None:
-        return None
-    return Spelling(name, (kind,), (), "dropped", (dropped.why(name, _plain(path)),))
+    if filling and notes:
+        return Spelling(name, (kind,), (), "derived", tuple(notes))
+    if filling or dropped is not None:
+        why = dropped.why(name, _plain(path)) if dropped is not None else lacking(name, _plain(path))
+        return Spelling(name, (kind,), (), "dropped", (why,))
+    return None
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Which keys of a table fill which canonical keys, from both sides, with the rules that say so."""
+
+    keys: Mapping[str, Sequence[tuple[DialectKey, Rule]]]
+    """By canonical key, as users write it."""
+    canonical: Mapping[KeyPath, Mapping[str, Rule]]
+    """By key of the dialect."""
+
+    def of(self, path: str) -> Sequence[tuple[DialectKey, Rule]]:
+        """The keys of a canonical key; for one that has none, those of the section that it is in."""
+        above = (path[:end] for end in range(len(path), 0, -1) if end == len(path) or path[end] in ".[{")
+        return next((self.keys[place] for place in above if place in self.keys), ())
+
+    def filled_by(self, path: KeyPath) -> dict[str, Rule]:
+        """The canonical keys of a key, or of the mapping it is in; a section only if nothing that is in it is among them."""
+        found = dict(self.canonical.get(path, {}))
+        for length in range(len(path), 0, -1):
+            found = found or self._at(path[:length], below=length < len(path))
+        return {name: rule for name, rule in found.items() if not any(_is_inside(other, name) for other in found)}
+
+    def _at(self, path: KeyPath, *, below: bool) -> dict[str, Rule]:
+        """What the keys at a place fill, and those that stand for all that is in it."""
+        found: dict[str, Rule] = {}
+        for key, filled in self.canonical.items():
+            place = key[:-1] if below and key[-1] == "**" else key
+            if place[-1] != "**" and matches(place, path):
+                found.update(filled)
+        return found
+
+
+def _is_inside(path: str, section: str) -> bool:
+    return path.startswith(section) and path[len(section) :][:1] in (".", "[", "{") and path != section
+
+
+@cache
+def _pairs(table: Table) -> Pairs:
+    keys: dict[str, list[tuple[DialectKey, Rule]]] = {}
+    canonical: dict[KeyPath, dict[str, Rule]] = {}
+    pairs = [(key, name, rule) for rule in flat(table.rules) for key, name in rule.pairs]
+    for key, name, rule in sorted(
+        pairs, key=lambda pair: pair[0] not in pair[2].keys
+    ):  # what a rule's own keys fill first
+        keys.setdefault(named(name), []).append((key, rule))
+        canonical.setdefault(key.path, {}).setdefault(named(name), rule)
+    return Pairs(keys, canonical)
+
+
+@cache
+def filled() -> Mapping[str, tuple[str, ...]]:
+    """The canonical keys that every key of every dialect fills."""
+    found: dict[str, dict[str, None]] = {}
+    for name in others():
+        for table in dialect(name).tables.values():
+            for path in _pairs(table).canonical:
+                found.setdefault(".".join(map(str, path)), {}).update(dict.fromkeys(_pairs(table).filled_by(path)))
+    return {key: tuple(paths) for key, paths in found.items()}
+
+
+@cache
+def named(name: str) -> str:
+    """A canonical key of a table as users write it, without options; for an entry of a free mapping, the mapping."""
+    path = _plain(name.removesuffix(".**"))
+    for length in range(len(path), 0, -1):
+        exact = _names().get(path[:length])
+        if exact or (exact := next((name for plain, name in _names().items() if matches(plain, path[:length])), None)):
+            return exact
+    raise KeyError(name)
+
+
+@cache
+def _names() -> Mapping[KeyPath, str]:
+    """Canonical keys and sections, without options, by the path that tables name them by."""
+    paths = (*canonical_paths(), *(key.path for key in walk(Config)))
+    return {_plain(path): path for path in reversed(paths)}
 
 
 @cache
@@ -128,9 +215,9 @@ def _fills(table: Table) -> Mapping[str, list[Rule]]:
     found: dict[str, list[Rule]] = {}
     paths = {_plain(path): path for path in canonical_paths()}
     for rule in flat(table.rules):
-        for pattern in map(_plain, rule.canonical):
+        for pattern in map(_plain, () if isinstance(rule, Dropped) else rule.canonical):
             whole = [paths[pattern]] if pattern in paths else []
-            if not whole and "**" in pattern and not isinstance(rule, Dropped):
+            if not whole and "**" in pattern:
                 whole = [path for plain, path in paths.items() if matches(pattern, plain)]
             for path in whole:
                 found.setdefault(path, []).append(rule)
@@ -216,7 +303,8 @@ def meanings(key: str) -> list[Meaning]:
 
 def _knows(table: Table, path: KeyPath) -> bool:
     noted = any(note.path == path for note in table.notes)
-    return path in table.index or path in table.schema or noted or any(matches(item, path) for item in table.index)
+    keys = (*table.index, *_pairs(table).canonical)
+    return path in table.index or path in table.schema or noted or any(matches(item, path) for item in keys)
 
 
 def _meaning(owner: str, name: str, path: KeyPath, tables: Mapping[str, Table]) -> Meaning:
@@ -228,13 +316,13 @@ def _meaning(owner: str, name: str, path: KeyPath, tables: Mapping[str, Table]) 
         key = table.key_at(path)
         default = key.default if key is not None and isinstance(default, Absent) else default
         releases |= table.schema.get(path, frozenset())
-        for target, rules in _fills(table).items():
-            for rule in rules:
-                if any(item.path == path or matches(item.path, path) for item in rule.keys):
-                    canonical[target] = None
-                    notes.update(dict.fromkeys(_notes(rule)))
+        for target, rule in _pairs(table).filled_by(path).items():
+            canonical[target] = None
+            notes.update(dict.fromkeys(_notes(rule)))
         if not canonical:
+            rules = [rule for rule in flat(table.rules) if any(item.path == path for item in rule.keys)]
             notes.update({_noted(note): None for note in table.notes if matches(note.path, path)})
+            notes.update({note: None for rule in rules for note in _notes(rule)})
     known = tuple(item for item in dialect(owner).versions if item in releases)
     return Meaning(owner, name, tuple(tables), known, default, tuple(canonical), tuple(notes))
 

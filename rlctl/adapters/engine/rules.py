@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from itertools import product
 from typing import Any, Literal, Protocol, cast
 
 from rlctl.adapters.engine.lacking import lacking
@@ -372,6 +373,11 @@ class Rule:
         """The canonical keys that it fills; none by default."""
         return ()
 
+    @property
+    def pairs(self) -> Iterable[tuple[DialectKey, str]]:
+        """Which key fills which canonical key: each of them all of these, unless the rule says more."""
+        return product(self.keys, self.canonical)
+
     def read(self, view: Reading) -> Iterable[Flow]:
         """What becomes of the dialect's values; nothing for a rule that only writes."""
         return ()
@@ -517,6 +523,11 @@ class Tree(OneValue):
             DialectKey(f"{self.key}.**", ABSENT, self.since, self.until),
         )
 
+    @property
+    def pairs(self) -> Iterable[tuple[DialectKey, str]]:
+        like = (DialectKey(self.like), DialectKey(f"{self.like}.**")) if self.like else ()
+        return ((key, self.to) for key in (*self.keys, *like))
+
     def read(self, view: Reading) -> Iterator[Flow]:
         key = self.key if view.written(self.key) or not self.like else self.like
         value = view.get(key) if view.written(key) else ABSENT
@@ -573,6 +584,12 @@ class CustomRule(Rule):
     writer: Writer
     formula: str = ""
     """The rule in one line, for the printed table."""
+    by_key: Mapping[str, str | tuple[str, ...]] | None = field(default=None, kw_only=True)
+    """The canonical keys that each key fills, for itself and all below it; a section stands for what is in it.
+
+    A key that is not listed only helps to read the others; one of another rule may be listed too. Without it, each key fills all
+    canonical keys.
+    """
     why: str = field(default="", kw_only=True)
     """Why no row can express it: one sentence for readers of the table."""
 
@@ -583,6 +600,19 @@ class CustomRule(Rule):
     @property
     def canonical(self) -> tuple[str, ...]:
         return self.fills
+
+    @property
+    def pairs(self) -> Iterable[tuple[DialectKey, str]]:
+        if self.by_key is None:
+            return super().pairs
+        own = {key.name for key in self.own}
+        keys = (*self.own, *(DialectKey(name) for name in self.by_key if name not in own))
+        return ((key, name) for key in keys for name in self._filled_by(key.name))
+
+    def _filled_by(self, key: str) -> tuple[str, ...]:
+        above = (".".join(key.split(".")[:length]) for length in range(key.count(".") + 1, 0, -1))
+        names = next((self.by_key[name] for name in above if name in self.by_key), ()) if self.by_key else ()
+        return (names,) if isinstance(names, str) else names
 
     def read(self, view: Reading) -> Iterable[Flow]:
         return self.reader(view)
@@ -728,6 +758,10 @@ class Group(Rule):
     @property
     def canonical(self) -> tuple[str, ...]:
         return tuple(name for rule in self.rules for name in rule.canonical)
+
+    @property
+    def pairs(self) -> Iterable[tuple[DialectKey, str]]:
+        return (pair for rule in self.rules for pair in rule.pairs)
 
 
 @record

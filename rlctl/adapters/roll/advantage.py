@@ -407,6 +407,14 @@ RLVR_ADVANTAGE = CustomRule(
     _read_rlvr,
     _write_rlvr,
     "reinforce after a normalization: group mean and std = GRPO, group mean = Dr. GRPO, whitened = REINFORCE++",
+    by_key={
+        "adv_estimator": "algorithm.advantage.type",
+        "gamma": "algorithm.advantage.gamma",
+        "lambd": "algorithm.advantage.lambda",
+        "whiten_advantages": "algorithm.advantage.whiten",
+        "norm_mean_type": ("algorithm.advantage.normalize_by_std", "algorithm.reward_shaping.normalize"),
+        "norm_std_type": ("algorithm.advantage.normalize_by_std", "algorithm.reward_shaping.normalize"),
+    },
     why="The normalization of rewards and the whitening together name the estimator, as its name alone does not.",
 )
 AGENTIC_ADVANTAGE = CustomRule(
@@ -424,5 +432,25 @@ AGENTIC_ADVANTAGE = CustomRule(
     ADVANTAGE_FILLS,
     _read_agentic,
     _write_agentic,
+    by_key={
+        "adv_estimator": "algorithm.advantage.type",
+        "gamma": "algorithm.advantage.gamma",
+        "lambd": "algorithm.advantage.lambda",
+        "whiten_advantages": "algorithm.advantage.whiten",
+        "reward_normalization.grouping": "algorithm.reward_shaping.group_by",
+        "reward_normalization.method": (
+            "algorithm.advantage.type",
+            "algorithm.advantage.normalize_by_std",
+            "algorithm.reward_shaping.normalize",
+        ),
+        "reward_normalization.norm_mean_type": ("algorithm.advantage.type", "algorithm.reward_shaping.normalize"),
+        "reward_normalization.norm_std_type": (
+            "algorithm.advantage.normalize_by_std",
+            "algorithm.reward_shaping.normalize",
+        ),
+        "episode_reward_weight": "algorithm.advantage.episode_weight",
+        "step_reward_weight": "algorithm.advantage.step_weight",
+        "step_reward_gamma": "algorithm.advantage.gamma",
+    },
     why="The normalization, its groups and the estimator together name the canonical one, or the estimator does.",
 )

@@ -590,6 +590,10 @@ class Sampled(Rule):
     def canonical(self) -> tuple[str, ...]:
         return self.rule.canonical
 
+    @property
+    def pairs(self) -> Iterable[tuple[DialectKey, str]]:
+        return (*self.rule.pairs, *self._managers.pairs)
+
     def read(self, view: Reading) -> Iterable[Flow]:
         yield from (self._managers if managers_sample(view) else self.rule).read(view)
         if view.written(f"actor_infer.{OWN_SAMPLING}"):
@@ -673,6 +677,20 @@ ENVIRONMENTS = CustomRule(
     _read,
     _write,
     "a tag is an agent and a source of episodes; rollout_batch_size counts trajectories",
+    by_key={
+        **{f"{root}.{OWN_SAMPLING}.max_new_tokens": f"{AGENTS}[].max_turn_tokens" for root in ("actor_infer", TRAIN)},
+        **{f"actor_infer.{OWN_SAMPLING}.{name}": f"data.eval[].evaluation_sampling.{name}" for name in SAMPLED},
+        f"{EVALUATION}.group_size": "data.eval[].responses_per_prompt",
+        f"{TRAIN}.group_size_redundancy": "rollout.oversampling.additional_responses",
+        "val_batch_size": "data.eval[].max_samples",
+        **{
+            f"{manager}.tags": (f"data.{kind}[].name", f"data.{kind}[].agent", f"data.{kind}[].format")
+            for manager, kind in KINDS.items()
+        },
+        **{f"{manager}.num_groups_partition": f"data.{kind}[].max_samples" for manager, kind in KINDS.items()},
+        **{f"{EVALUATION}.{OWN_SAMPLING}.{name}": f"data.eval[].evaluation_sampling.{name}" for name in SAMPLED},
+        ENVS: "rollout.agents",
+    },
     why="Tags, groups and environments of two managers are both agents and two lists of data sources.",
 )
 AGENTIC: list[Rule] = [

@@ -169,6 +169,13 @@ KL: list[Rule] = [
         _read_kl_reward,
         _write_kl_reward,
         "adaptive if target_kl is set",
+        by_key={
+            "add_token_level_kl": "algorithm.kl_in_reward",
+            "kl_penalty": "algorithm.kl_in_reward.estimator",
+            "init_kl_coef": "algorithm.kl_in_reward.coefficient",
+            "target_kl": ("algorithm.kl_in_reward.adaptive", "algorithm.kl_in_reward.target"),
+            "kl_horizon": "algorithm.kl_in_reward.horizon",
+        },
         why="`target_kl` is both a switch and a number, and `init_kl_coef` is 0 where the section is null.",
     ),
 ]

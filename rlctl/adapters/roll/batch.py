@@ -220,6 +220,12 @@ def mini_rule(reader: Reader, writer: Writer, fills: tuple[str, ...]) -> CustomR
         read,
         writer,
         "per_device_train_batch_size x gradient_accumulation_steps x ranks = responses",
+        by_key={
+            DYNAMIC: "batch.micro_batch.unit",
+            TOKENS: "batch.micro_batch.size",
+            PER_DEVICE: ("batch.micro_batch.size", *fills),
+            ACCUMULATE: fills,
+        },
         why="Two keys hold the micro-batch and its count on a rank, and the ranks follow from devices and parallel sizes.",
     )
 
@@ -283,6 +289,11 @@ LOG_PROBS = CustomRule(
     ("batch.log_prob_micro_batch", "batch.log_prob_micro_batch.unit", "batch.log_prob_micro_batch.size"),
     _read_log_probs,
     _write_log_probs,
+    by_key={
+        f"{A}.infer_batch_size": "batch.log_prob_micro_batch.size",
+        DYNAMIC_INFER: "batch.log_prob_micro_batch.unit",
+        TOKENS_INFER: "batch.log_prob_micro_batch.size",
+    },
     why="A switch decides which of two keys holds the size, and null follows the micro-batch of training.",
 )
 
@@ -372,6 +383,11 @@ def _length_rule(writer: Any) -> CustomRule:
         _read_lengths,
         writer,
         "sequence_length = prompt + response",
+        by_key={
+            "prompt_length": "data.max_prompt_tokens",
+            "response_length": "rollout.max_response_tokens",
+            "sequence_length": "rollout.max_response_tokens",
+        },
         why="The whole sequence decides over the response, which is then what the prompt leaves of it.",
     )
 
@@ -495,6 +511,9 @@ SYNC: list[Rule] = [
         _read_ahead,
         _write_ahead,
         "staleness = steps ahead, rounded up, + steps between two syncs - 1",
+        by_key={
+            "async_generation_ratio": ("weight_sync.max_staleness_steps", "weight_sync.max_steps_ahead"),
+        },
         why="The staleness follows from the steps ahead and the interval of syncs, and ROLL takes whole steps or none.",
     ),
     Key("model_update_buffer_size_mb", "weight_sync.bucket_mib", 1024),

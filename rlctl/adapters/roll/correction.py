@@ -188,5 +188,13 @@ CORRECTION = CustomRule(
     _read,
     _write,
     "ratio of token, geometric, sequence = token_k1, seq_mean_k1, seq_sum_k1",
+    by_key={
+        f"{WEIGHT}.enabled": C,
+        f"{WEIGHT}.weight_type": f"{IS}.level",
+        f"{WEIGHT}.upper_bound": f"{IS}.threshold",
+        FILTERS: (f"{C}.rejection", f"{C}.rejection_bounds"),
+        **{f"{FILTERS}.*.{name}": f"{C}.rejection" for name in ("enabled", "agg_type", "ratio_enabled")},
+        **{f"{FILTERS}.*.{name}": f"{C}.rejection_bounds" for name in ("ratio_low", "ratio_high")},
+    },
     why="A list of filters is two lists of rules and bounds, and the bounds are of the inverse ratio.",
 )

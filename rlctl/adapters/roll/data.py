@@ -270,6 +270,18 @@ PROMPTS = CustomRule(
     ("data.train", "data.eval", "data.train[].**", "data.eval[].**"),
     _read_prompts,
     _write_prompts,
+    by_key={
+        f"{D}.file_name": "data.train[].path",
+        f"{V}.data_args.file_name": "data.eval[].path",
+        f"{D}.messages": ("data.train[].prompt_key", "data.eval[].prompt_key"),
+        f"{D}.prompt": (
+            "data.train[].prompt_key",
+            "data.eval[].prompt_key",
+            "data.train[].prompt_type",
+            "data.eval[].prompt_type",
+        ),
+        f"{D}.tag": ("data.train[].tag_key", "data.eval[].tag_key"),
+    },
     why="Columns of the whole file are fields of each data source, and which columns are read depends on the pipeline.",
 )
 
@@ -331,6 +343,7 @@ MIXING = CustomRule(
     ("data.mixing", "data.domain_weights", "data.domain_weights.**"),
     _read_shares,
     _write_shares,
+    by_key={SHARES: ("data.domain_weights", "data.mixing")},
     why="A share for each domain: one domain is all rows, and the last one's share is what the others leave.",
 )
 
@@ -440,6 +453,15 @@ VALIDATION = CustomRule(
     ),
     _read_validation,
     _write_validation,
+    by_key={
+        f"{V}.generating_args.temperature": "data.eval[].evaluation_sampling.temperature",
+        f"{V}.generating_args.top_p": "data.eval[].evaluation_sampling.top_p",
+        f"{V}.generating_args.top_k": "data.eval[].evaluation_sampling.top_k",
+        f"{V}.generating_args.num_return_sequences": "data.eval[].responses_per_prompt",
+        f"{V}.generating_args.{PENALTY}": "data.eval[].sampling",
+        "val_prompt_length": "data.eval[].evaluation_sampling.max_response_tokens",
+        "val_sequence_length": "data.eval[].evaluation_sampling.max_response_tokens",
+    },
     why="One block of sampling settings is that of each evaluation source, with the lengths of training.",
 )
 WORKERS = Key(f"{D}.preprocessing_num_workers", "data.filter_workers", None, Partly({None: 1}))
@@ -489,6 +511,11 @@ def _supervised(columns: Mapping[str, tuple[str, Any]], fixed: Mapping[str, Any]
         ("data.train", "data.eval", "data.train[].**", "data.eval[].**"),
         read,
         write,
+        by_key={
+            f"{D}.file_name": "data.train[].path",
+            f"{V}.data_args.file_name": "data.eval[].path",
+            **{key: (f"data.train[].{field}", f"data.eval[].{field}") for field, (key, _) in columns.items()},
+        },
         why="Files and columns of the whole file are fields of each data source, which must agree.",
     )
 

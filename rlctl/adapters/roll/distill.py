@@ -175,6 +175,14 @@ ONLINE: list[Rule] = [
         _read_online,
         _write_online,
         "reward of a token = -coefficient x (log-prob - the teacher's)",
+        by_key={
+            PATH: f"{D}.teacher",
+            "reference.*.model_args.model_name_or_path": f"{D}.teacher",
+            WEIGHT: f"{D}.coefficient",
+            "kl_penalty": f"{D}.args",
+            "use_opd": f"{D}.args",
+            "is_pure_opd": f"{D}.args",
+        },
         why="The teacher is one of several or the policy's own model, depending on which roles name a model.",
     ),
 ]

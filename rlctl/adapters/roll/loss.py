@@ -266,5 +266,14 @@ def loss_rule(ratio: DialectKey) -> CustomRule:
         _read_loss,
         _write_loss,
         "dual clip = 1 + 2 x pg_clip",
+        by_key={
+            **dict.fromkeys((CLASS, VARIANT, ratio.name), f"{LOSS}.type"),
+            "pg_clip": (f"{LOSS}.clip_low", f"{LOSS}.clip_high", f"{LOSS}.dual_clip"),
+            "use_pg_clip_range": (f"{LOSS}.clip_low", f"{LOSS}.clip_high"),
+            "pg_clip_low": f"{LOSS}.clip_low",
+            "pg_clip_high": f"{LOSS}.clip_high",
+            "dual_clip_loss": f"{LOSS}.dual_clip",
+            **{f"actor_train.topr_{name}": f"{LOSS}.{name}" for name in ("positive_weight", "negative_weight")},
+        },
         why="The class of the worker, its variant and the kind of ratio together name the loss, and each loss reads other keys.",
     )

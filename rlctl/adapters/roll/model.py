@@ -98,6 +98,10 @@ def paths(*roles: str) -> CustomRule:
         read,
         write,
         "pretrain, unless each role names a model",
+        by_key={
+            "pretrain": "model.path",
+            **{f"{role}.{PATH}": "reference.model.path" if role == REF else "model.path" for role in roles},
+        },
         why="The roles' keys hold only together: if one names no model, all have the one of `pretrain`.",
     )
 
@@ -250,6 +254,15 @@ RULES: list[Rule] = [
         ("model.lora", "model.lora.rank", "model.lora.alpha", "model.lora.target_modules"),
         _read_lora,
         _write_lora,
+        by_key={
+            f"{role}.model_args.{name}": names
+            for role in (A, INFER)
+            for name, names in (
+                ("lora_target", "model.lora.target_modules"),
+                ("lora_rank", ("model.lora.rank", "model.lora.alpha")),
+                ("lora_alpha", "model.lora.alpha"),
+            )
+        },
         why="Names with commas are a list, alpha follows the rank, and the rollout engine's block repeats the policy's.",
     ),
     Key(f"{A}.model_args.lora_dropout", "model.lora.dropout", 0.0),

@@ -39,6 +39,8 @@ from rlctl.planning import arithmetic
 
 ROLES = {"policy": "actor_train", "rollout": "actor_infer", "reference": "reference", "critic": "critic"}
 """Canonical roles, and ROLL's workers for them."""
+OF_DEVICES = ("placement.layout", "placement.nodes", "placement.roles")
+"""What the devices of a role say."""
 REWARDS = ("rewards", "reward_model", "reward")
 Devices = tuple[int, ...]
 
@@ -210,6 +212,11 @@ RULES: list[Rule] = [
         _read,
         _write,
         "nodes = devices / num_gpus_per_node",
+        by_key={
+            **{f"{worker}.device_mapping": OF_DEVICES for worker in ROLES.values()},
+            "actor_infer.device_mapping": ("placement.rollout_devices", *OF_DEVICES),
+            "num_gpus_per_node": "placement.devices_per_node",
+        },
         why="The layout is found by comparing the devices of all roles, which are lists of numbers in Python's words.",
     ),
     Dropped("placement.device", "ROLL runs on the accelerators that it finds", idle=True),

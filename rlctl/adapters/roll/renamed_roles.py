@@ -107,6 +107,10 @@ class Spelled(Rule):
     def canonical(self) -> tuple[str, ...]:
         return self.rule.canonical
 
+    @property
+    def pairs(self) -> Iterable[tuple[DialectKey, str]]:
+        return ((_key(key, self.names), name) for key, name in self.rule.pairs)
+
     def read(self, view: Reading) -> Iterable[Flow]:
         return self.rule.read(_Read(view, self.names))
 
@@ -128,6 +132,10 @@ class Without(Rule):
     @property
     def canonical(self) -> tuple[str, ...]:
         return self.rule.canonical
+
+    @property
+    def pairs(self) -> Iterable[tuple[DialectKey, str]]:
+        return (pair for pair in self.rule.pairs if pair[0].name.partition(".")[0] not in self.roles)
 
     def read(self, view: Reading) -> Iterable[Flow]:
         return self.rule.read(view)
@@ -154,10 +162,11 @@ def spelled(rules: Iterable[Rule], names: Mapping[str, str]) -> list[Rule]:
 
 
 def _asks_for(rule: Rule, names: Mapping[str, str]) -> bool:
-    """Whether a rule has keys of these roles, or no keys at all, so that what it follows from may be theirs."""
+    """Whether a rule has or reads keys of these roles, or has no keys at all, so that what it follows from may be theirs."""
     if not rule.keys:
         return not isinstance(rule, Dropped)
-    return any(key.name.partition(".")[0] in names for key in rule.keys)
+    keys = (*rule.keys, *(key for key, _ in rule.pairs))
+    return any(key.name.partition(".")[0] in names for key in keys)
 
 
 def spelled_notes(notes: Iterable[Noted], names: Mapping[str, str]) -> list[Noted]:

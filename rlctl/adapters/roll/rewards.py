@@ -483,6 +483,7 @@ REWARDS = CustomRule(
     ),
     _read,
     _write,
+    by_key={"rewards": "rewards"},
     why="Domains by name, each with the class of a worker, are a list of rewards by kind, read and written for each kind.",
 )
 
@@ -608,6 +609,15 @@ FILTER_RULE = CustomRule(
     ("algorithm.filters", "algorithm.filters[].**"),
     _read_filters,
     _write_filters,
+    by_key={
+        "max_len_mask": "algorithm.filters",
+        "error_max_len_clip": "algorithm.filters[].max_tokens",
+        "error_max_len_threshold": "algorithm.filters[].max_tokens",
+        "difficulty_mask": "algorithm.filters",
+        "difficulty_low_threshold": "algorithm.filters[].low",
+        "difficulty_high_threshold": "algorithm.filters[].high",
+        f"rewards.*.{FILTERS}": "algorithm.filters",
+    },
     why="Masks of the whole file and a filter in each domain are one list of filters.",
 )
 LOOP: list[Rule] = [

@@ -278,6 +278,12 @@ WIDTH = CustomRule(
     _read_width,
     _write_width,
     "engines = devices / (tensor x pipeline)",
+    by_key={
+        **dict.fromkeys(
+            (f"{S}.tensor_parallel_size", f"{W}.num_gpus_per_worker"), "rollout.parallel.tensor_parallel_size"
+        ),
+        f"{W}.device_mapping": "rollout.parallel.replicas",
+    },
     why="An engine is as wide as its worker or as its own config says, by engine, and the engines fill all devices.",
 )
 VLLM: list[Rule] = [

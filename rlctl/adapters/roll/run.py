@@ -141,6 +141,7 @@ TOTAL = CustomRule(
     _read_total,
     _write_total,
     "the first of steps, optimizer steps and epochs, in steps",
+    by_key={"max_steps": ("schedule.total_steps", "schedule.total_optimizer_steps")},
     why="One number of steps is written for limits in steps, in optimizer steps and in epochs.",
 )
 
@@ -297,6 +298,11 @@ CHECKPOINT: list[Rule] = [
         ("checkpoint.folder", "checkpoint.remote", "checkpoint.asynchronous"),
         _read_folder,
         _write_folder,
+        by_key={
+            "checkpoint_config.type": "checkpoint.remote",
+            "checkpoint_config.output_dir": "checkpoint.folder",
+            "checkpoint_config.async_upload": "checkpoint.asynchronous",
+        },
         why="The kind of storage is null for a folder, and whether it copies later depends on how the run resumes.",
     ),
     *EXPORT,
@@ -422,6 +428,10 @@ TRACKING = CustomRule(
     ),
     _read_tracker,
     _write_tracker,
+    by_key={
+        "track_with": "tracking[].type",
+        T: ("run.project", "tracking"),
+    },
     why="One tracker and its arguments are a list of trackers, each with its own fields, and the run's project.",
 )
 

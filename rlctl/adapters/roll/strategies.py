@@ -208,6 +208,7 @@ def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_t
         fills,
         read,
         write,
+        by_key={key: (f"{to}.type", f"{to}.source", f"{to}.fsdp_size")},
         why="A strategy names the engine, the variant of FSDP that it stood for and whether the model is sharded at all.",
     )
 
@@ -389,6 +390,10 @@ def _deepspeed(worker: str, to: str) -> CustomRule:
         (f"{to}.source_args", f"{to}.reshard_after_forward"),
         read,
         write,
+        by_key={
+            config: f"{to}.source_args",
+            f"{config}.zero_optimization": (f"{to}.reshard_after_forward", f"{to}.offload", f"{to}.source_args"),
+        },
         why="Older files pass a config of DeepSpeed's own, of which only the ZeRO stage and the offloading mean something.",
     )
 

@@ -213,6 +213,9 @@ BOTH: list[Rule] = [
         _read_steps,
         _write_steps,
         "the first of steps and epochs",
+        by_key={
+            "max_steps": "schedule.total_steps",
+        },
         why="One number of steps is written for limits in steps, in optimizer steps and in epochs.",
     ),
     CustomRule(

@@ -8,7 +8,7 @@ differs from the policy.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -102,6 +102,7 @@ def forward_micro(worker: str, to: str, wanted: Any, follows: tuple[str, ...]) -
         (to, f"{to}.unit", f"{to}.size"),
         read,
         write,
+        by_key={size: f"{to}.size", switch: f"{to}.unit", tokens: f"{to}.size"},
         why="A switch decides which of two keys holds the size, and a micro-batch that is not set follows others in turn.",
     )
 
@@ -215,6 +216,10 @@ CRITIC: list[Rule] = [
         ("critic.model", "critic.model.path"),
         _read_critic_model,
         _write_critic_model,
+        by_key={
+            "reward_pretrain": "critic.model.path",
+            f"{C}.model_args.model_name_or_path": "critic.model.path",
+        },
         why="Two keys name its weights, null means the policy's, and a run with a critic names the kind of its head too.",
     ),
     *training(C, "critic"),
@@ -229,6 +234,13 @@ CRITIC: list[Rule] = [
         _read_critic_batch,
         _write_critic_batch,
         "per_device_train_batch_size x gradient_accumulation_steps x ranks = responses",
+        by_key={
+            f"{C}.training_args.per_device_train_batch_size": (
+                "critic.micro_batch.size",
+                "critic.mini_batch_responses",
+            ),
+            f"{C}.training_args.gradient_accumulation_steps": "critic.mini_batch_responses",
+        },
         why="The product of both keys and the critic's ranks is its mini-batch, and has to divide when it is written.",
     ),
     forward_micro(C, "critic.forward_micro_batch", has_critic, ("critic.micro_batch", "batch.log_prob_micro_batch")),
@@ -266,6 +278,10 @@ class Following(Rule):
     @property
     def canonical(self) -> tuple[str, ...]:
         return ("reference.engine", *(name for rule in self.own for name in rule.canonical))
+
+    @property
+    def pairs(self) -> Iterable[tuple[DialectKey, str]]:
+        return (pair for rule in self.own for pair in rule.pairs)
 
     def read(self, view: Reading) -> Iterator[Flow]:
         there = _is_there(view, REF)
@@ -391,6 +407,11 @@ REFERENCE: list[Rule] = [
         ("reference.precision", *(f"reference.precision.{kind}" for kind in ("parameters", "compute", "reduce"))),
         _read_types,
         _write_types,
+        by_key={
+            key.name: ("reference.precision.parameters", "reference.precision.compute")
+            for key in _types
+            if not key.name.endswith("reduce_dtype")
+        },
         why="They are the policy's types unless they differ, made from other keys for each strategy.",
     ),
     *ATTENTION_RULES,

@@ -301,6 +301,13 @@ def precision(worker: str, to: str) -> CustomRule:
         tuple(f"{c}{kind}" for kind in kinds),
         read,
         write,
+        by_key={
+            **{key.name: f"{c}compute" for key in own},
+            m: (f"{c}parameters", f"{c}compute"),
+            f"{s}param_dtype": (f"{c}parameters", f"{c}compute"),
+            f"{s}accumulate_allreduce_grads_in_fp32": f"{c}reduce",
+            f"{s}reduce_dtype": f"{c}reduce",
+        },
         why="Each strategy makes the three types of parameters, computation and reduction from other keys, several together.",
     )
 

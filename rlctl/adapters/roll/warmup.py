@@ -106,6 +106,7 @@ def warmup(worker: str, to: str) -> CustomRule:
         read,
         write,
         "ROLL rounds a ratio up",
+        by_key={steps: own, share: part},
         why="Which of the two keys is read or written depends on how ROLL and the others round the run's optimizer steps.",
     )
 

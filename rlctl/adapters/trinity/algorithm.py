@@ -491,6 +491,7 @@ class Strategy(Names):
 
 
 P, STRATEGY = "algorithm.advantage", Strategy({})
+PENALIZED, PENALTY = "buffer.explorer_input.taskset.reward_fn_args", "algorithm.reward_shaping.overlong_penalty"
 RULES: list[Rule] = [
     CustomRule(
         "algorithm type",
@@ -536,6 +537,14 @@ RULES: list[Rule] = [
         _read_advantage,
         _write_advantage,
         "advantage_fn and its arguments",
+        by_key={
+            f"{X}algorithm_type": f"{P}.type",
+            f"{X}advantage_fn": f"{P}.type",
+            f"{X}advantage_fn_args": f"{P}.args",
+            **{
+                f"{X}advantage_fn_args.{key}": f"{P}.{name}" for fields in ARGS.values() for key, name in fields.items()
+            },
+        },
         why="Arguments replace a function's defaults as a whole, so that one that differs means that all are written.",
     ),
     CustomRule(
@@ -547,6 +556,7 @@ RULES: list[Rule] = [
         ),
         _read_filters,
         _write_filters,
+        by_key={"buffer.explorer_input.default_workflow_type": "algorithm.filters"},
         why="An argument of one estimator, a workflow and an operator are items of one list of filters.",
     ),
     Dropped("algorithm.rollout_correction", "Trinity has no rollout correction", None),
@@ -554,7 +564,7 @@ RULES: list[Rule] = [
     CustomRule(
         "overlong penalty",
         tuple(
-            DialectKey(f"buffer.explorer_input.taskset.reward_fn_args.{name}", takes=kind)
+            DialectKey(f"{PENALIZED}.{name}", takes=kind)
             for name, kind in (
                 ("enable_overlong_penalty", bool),
                 ("penalty_factor", float),
@@ -562,12 +572,15 @@ RULES: list[Rule] = [
                 ("cache_length", float),
             )
         ),
-        tuple(
-            f"algorithm.reward_shaping.overlong_penalty{name}"
-            for name in ("", ".buffer", ".factor", ".limit", ".clamp")
-        ),
+        tuple(f"{PENALTY}{name}" for name in ("", ".buffer", ".factor", ".limit", ".clamp")),
         _read_overlong,
         _write_overlong,
+        by_key={
+            f"{PENALIZED}.enable_overlong_penalty": PENALTY,
+            f"{PENALIZED}.penalty_factor": f"{PENALTY}.factor",
+            f"{PENALIZED}.max_response_length": f"{PENALTY}.limit",
+            f"{PENALIZED}.cache_length": f"{PENALTY}.buffer",
+        },
         why="Every task set has it, the first one is read, and only one reward function reads it.",
     ),
     *shaping_dropped("Trinity", "an operator in data_processor.experience_pipeline"),

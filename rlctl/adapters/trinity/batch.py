@@ -672,6 +672,12 @@ RULES: list[Rule] = [
         _read_batch,
         _write_batch,
         "prompts per step = batch_size x sync_interval; mini-batch = train_batch_size; responses per prompt = repeat_times",
+        by_key={
+            "buffer.batch_size": "batch.prompts_per_step",
+            "algorithm.repeat_times": "batch.responses_per_prompt",
+            "buffer.train_batch_size": ("batch.mini_batch_responses", "batch.prompts_per_step"),
+            "synchronizer.sync_interval": ("weight_sync.every", "batch.prompts_per_step"),
+        },
         why="Four sizes of Trinity's are four others here, and each of them is a product or a quotient of several.",
     ),
     Key("trainer.trainer_config.actor_rollout_ref.actor.ppo_epochs", "batch.ppo_epochs", 1),
@@ -700,6 +706,11 @@ RULES: list[Rule] = [
         _read_total,
         _write_total,
         "total_steps x k",
+        by_key={
+            "buffer.total_epochs": "schedule.total_epochs",
+            "buffer.total_steps": ("schedule.total_optimizer_steps", "schedule.total_steps"),
+            "trainer.total_steps": ("schedule.total_optimizer_steps", "schedule.total_steps"),
+        },
         why="Three limits are three others here: which one ends the run depends on how long the data is.",
     ),
     OneOf(

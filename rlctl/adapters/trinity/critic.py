@@ -246,6 +246,10 @@ CRITIC: list[Rule] = [
         lambda view: read_warmup(view, [f"{CRITIC_C}.optim.{name}" for name in WARMUP], "critic"),
         lambda view: write_warmup(view, f"{CRITIC_C}.optim", "critic"),
         "steps x k",
+        by_key={
+            "trainer.trainer_config.critic.optim.lr_warmup_steps": "critic.lr_scheduler.warmup_steps",
+            "trainer.trainer_config.critic.optim.lr_warmup_steps_ratio": "critic.lr_scheduler.warmup_ratio",
+        },
         why="It also says what moves the schedule, and what of it is lost without an end of the run.",
     ),
     Key(

@@ -471,6 +471,36 @@ def taskset(root: str, *, evaluation: bool = False) -> tuple[DialectKey, ...]:
     return (storage, *(DialectKey(f"{root}.{name}", default) for name, default in names))
 
 
+FILLED = {
+    "storage_type": "format",
+    "name": "name",
+    "path": "path",
+    "split": "split",
+    "subset_name": "subset",
+    "default_workflow_type": "agent",
+    "default_reward_fn_type": "reward",
+    "format.reward_fn_key": "source_key",
+    "format.system_prompt": "system_prompt",
+    "format.workflow_key": "agent_key",
+    **{f"format.{key}": field for key, (field, _) in FORMAT.items()},
+}
+"""The fields of a source that the keys of a task set fill."""
+PROMPTING = ("default_workflow_type", "default_reward_fn_type")
+"""Keys whose classes have a system prompt."""
+SAMPLED = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "max_tokens": "max_response_tokens"}
+
+
+def meanings(root: str, kind: str) -> dict[str, str | tuple[str, ...]]:
+    """The canonical keys that the keys of one task set fill."""
+    to = f"data.{kind}[]"
+    found: dict[str, str | tuple[str, ...]] = {f"{root}.{key}": f"{to}.{field}" for key, field in FILLED.items()}
+    found |= {f"{root}.{key}": (f"{to}.{FILLED[key]}", f"{to}.system_prompt") for key in PROMPTING}
+    if kind == "train":
+        return found | experiences.order_meanings(root) | {f"{root}.rollout_args": f"{to}.sampling"}
+    sampled = {f"{root}.rollout_args.{key}": f"{to}.evaluation_sampling.{field}" for key, field in SAMPLED.items()}
+    return found | sampled | {f"{root}.repeat_times": f"{to}.responses_per_prompt"}
+
+
 RULES: list[Rule] = [
     CustomRule(
         "training data",
@@ -486,6 +516,12 @@ RULES: list[Rule] = [
         _read_train,
         _write_train,
         "task sets, or the experience buffer of sft and dpo",
+        by_key={
+            **dict.fromkeys((f"{E}.{key}" for key in PROMPTING), "data.train[].system_prompt"),
+            **meanings(f"{E}.taskset", "train"),
+            **meanings(f"{E}.tasksets.*", "train"),
+            **experiences.MEANINGS,
+        },
         why="Task sets, or the buffer of supervised training, are a list of sources, each in the form of its workflow.",
     ),
     CustomRule(
@@ -494,6 +530,12 @@ RULES: list[Rule] = [
         (*(f"data.eval[].{field}" for field in (*SOURCE_FIELDS, *EVALUATION_FIELDS)),),
         _read_eval,
         _write_eval,
+        by_key={
+            **{f"{E}.{key}": "data.eval[].system_prompt" for key in (*PROMPTING, "default_eval_workflow_type")},
+            f"{E}.eval_tasksets": "data.eval",
+            f"{E}.eval_tasksets.*": (),
+            **meanings(f"{E}.eval_tasksets.*", "eval"),
+        },
         why="Task sets are a list of sources, each in the form of its workflow.",
     ),
     Dropped("data.overlong_prompts", "Trinity-RFT cannot filter overlong prompts: filter the dataset before training"),

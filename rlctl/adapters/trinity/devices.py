@@ -325,6 +325,12 @@ DEVICES: list[Rule] = [
         _read_devices,
         _write_devices,
         "engine_num x devices per engine",
+        by_key={
+            "cluster.node_num": "placement.nodes",
+            "cluster.gpu_per_node": "placement.devices_per_node",
+            f"{ROLL}.engine_num": ("rollout.parallel.replicas", "placement.rollout_devices", "placement.layout"),
+            "mode": "placement.layout",
+        },
         why="Trinity counts engines and gives the trainer what is left, which it refuses if it is no whole node.",
     ),
     Key(

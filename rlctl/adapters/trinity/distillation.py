@@ -115,6 +115,12 @@ RULES: list[Rule] = [
         _read,
         _write,
         "advantage of a token = coefficient x (the teacher's log-prob - the student's)",
+        by_key={
+            f"{ARGS}.kl_coef": f"{TO}.coefficient",
+            **{f"{ARGS}.{name}": f"{TO}.args" for name in JSD_ARGS},
+            "algorithm.algorithm_type": f"{TO}.loss",
+            "explorer.auxiliary_models.*.model_path": f"{TO}.teacher",
+        },
         why="The teacher is the first of a list of models, and an algorithm type says that it teaches.",
     ),
 ]

@@ -134,6 +134,13 @@ ENGINE: list[Rule] = [
         ),
         _read_engine_type,
         _write_engine_type,
+        by_key={
+            f"{ROLL}.engine_type": "rollout.engine.type",
+            "model.external_model.enable": "rollout.engine.type",
+            "model.external_model.model_name": "rollout.engine.model",
+            "model.external_model.base_url_env": "rollout.engine.base_url",
+            "model.external_model.api_key_env": "rollout.engine.api_key",
+        },
         why="A second switch makes it a service, whose address and key are in environment variables.",
     ),
     Tree(f"{ROLL}.extra_engine_args", "rollout.engine.args", but=tuple(VLLM)),

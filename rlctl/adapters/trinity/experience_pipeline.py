@@ -134,6 +134,11 @@ RULES = [
         (TO, *(f"{TO}[].{name}" for name in OPERATOR_FIELDS)),
         _read,
         _write,
+        by_key={
+            OPERATORS: "algorithm.experience_operators",
+            f"{OPERATORS}.*.args.**": "algorithm.experience_operators",
+            f"{OPERATORS}.*.name": ("algorithm.experience_operators[].type", "algorithm.experience_operators[].kind"),
+        },
         why="A list of names with arguments becomes a list of sections, but for one operator that is a filter.",
     )
 ]

@@ -223,3 +223,26 @@ KEYS = tuple(
         ("data_selector.kwargs.**", ABSENT),
     )
 )
+
+
+def order_meanings(root: str) -> dict[str, str | tuple[str, ...]]:
+    """The canonical keys that the keys of a selector of rows fill."""
+    names = {
+        "selector_type": "curriculum.order",
+        "feature_keys": "curriculum.keys",
+        "kwargs": "curriculum.args",
+        "seed": "seed",
+    }
+    return {f"{root}.data_selector.{key}": f"data.{name}" for key, name in names.items()}
+
+
+MEANINGS: dict[str, str | tuple[str, ...]] = {
+    **{key.name: f"data.train[].{key.name.rpartition('.')[2]}" for key in KEYS if ".format." in key.name},
+    **{f"{B}.{name}": f"data.train[].{name}" for name in ("name", "path")},
+    f"{B}.storage_type": "data.train[].format",
+    f"{B}.format.chat_template": "model.chat_template",
+    f"{B}.split": "data.train[].split",
+    f"{B}.subset_name": "data.train[].subset",
+    **order_meanings(B),
+}
+"""The canonical keys that each key fills."""

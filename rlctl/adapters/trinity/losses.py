@@ -550,6 +550,20 @@ LOSS: list[Rule] = [
         _read_loss,
         _write_loss,
         "policy_loss_fn and its arguments, whole",
+        by_key={
+            f"{X}algorithm_type": f"{L}.type",
+            f"{X}sample_strategy_args.expert_data_ratio": "algorithm.objective.expert_share",
+            f"{X}policy_loss_fn": f"{L}.type",
+            f"{X}policy_loss_fn_args": (f"{L}.args", "algorithm.objective"),
+            f"{X}policy_loss_fn_args.clip_range": (f"{L}.clip_low", f"{L}.clip_high"),
+            f"{X}policy_loss_fn_args.clip_range_low": f"{L}.clip_low",
+            f"{X}policy_loss_fn_args.clip_range_high": f"{L}.clip_high",
+            f"{X}policy_loss_fn_args.clip_ratio_c": f"{L}.dual_clip",
+            f"{X}policy_loss_fn_args.loss_agg_mode": (),
+            f"{X}policy_loss_fn_args.tau_pos": f"{L}.tau_positive",
+            f"{X}policy_loss_fn_args.tau_neg": f"{L}.tau_negative",
+            f"{X}policy_loss_fn_args.mu": "algorithm.objective.mu",
+        },
         why="Arguments replace a function's defaults as a whole, so that one that differs means that all are written.",
     ),
     Dropped("algorithm.loss_aggregation.scale_factor", "Trinity divides by the longest response"),
@@ -561,6 +575,10 @@ LOSS: list[Rule] = [
         _read_kl_loss,
         _write_kl_loss,
         "kl_loss_fn 'none' means off",
+        by_key={
+            f"{X}kl_loss_fn": (KL, f"{KL}.estimator"),
+            f"{X}kl_loss_fn_args.kl_coef": f"{KL}.coefficient",
+        },
         why="The algorithm type says whether the section is there, if no function is named.",
     ),
     CustomRule(
@@ -572,6 +590,10 @@ LOSS: list[Rule] = [
         (KR, *(f"{KR}.{name}" for name in ["estimator", "coefficient", "adaptive", "target", "horizon"])),
         _read_kl_reward,
         _write_kl_reward,
+        by_key={
+            f"{X}kl_penalty_fn": (KR, f"{KR}.estimator"),
+            **{f"{X}kl_penalty_fn_args.{key}": f"{KR}.{field}" for key, field in PENALTY.items()},
+        },
         why="Only some algorithm types read it, and a fixed coefficient leaves its other arguments out.",
     ),
     CustomRule(

@@ -164,6 +164,7 @@ def other_micro(name: str, to: str, dynamic: str, tokens: str, responses: str) -
         (to, f"{to}.unit", f"{to}.size"),
         read,
         write,
+        by_key={dynamic: f"{to}.unit", tokens: f"{to}.size", responses: f"{to}.size"},
         why="A switch, which the release may take from the trainer, says which of two numbers counts.",
     )
 
@@ -189,6 +190,13 @@ MICRO: list[Rule] = [
         _read_micro,
         _write_micro,
         "tokens a GPU x GPUs of a replica",
+        by_key={
+            "trainer.use_dynamic_bsz": "batch.micro_batch.unit",
+            "trainer.max_token_len_per_gpu": "batch.micro_batch.size",
+            f"{ACTOR}.use_dynamic_bsz": "batch.micro_batch.unit",
+            f"{ACTOR}.ppo_max_token_len_per_gpu": "batch.micro_batch.size",
+            f"{ACTOR}.ppo_micro_batch_size_per_gpu": "batch.micro_batch.size",
+        },
         why="A switch says which of two numbers counts, and Trinity raises one of them to the longest sequence.",
     ),
     other_micro(

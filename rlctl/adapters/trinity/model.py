@@ -340,6 +340,16 @@ TOP: list[Rule] = [
         _read_lengths,
         _write_lengths,
         "max_model_len = prompt + response",
+        by_key={
+            "model.max_model_len": (
+                "data.max_prompt_tokens",
+                "data.max_sequence_tokens",
+                "model.max_context_tokens",
+                "rollout.max_response_tokens",
+            ),
+            "model.max_prompt_tokens": "data.max_prompt_tokens",
+            "model.max_response_tokens": "rollout.max_response_tokens",
+        },
         why="Three lengths are one sum, of which a text says any two, and Trinity refuses a sum that is too small.",
     ),
     Key("model.min_response_tokens", "rollout.sampling.min_response_tokens", 0),
@@ -362,6 +372,12 @@ TOP: list[Rule] = [
         ("model.chat_template", "model.chat_template_args"),
         _read_template,
         _write_template,
+        by_key={
+            "model.custom_chat_template": "model.chat_template",
+            "model.chat_template_path": "model.chat_template",
+            "model.enable_thinking": "model.chat_template_args",
+            f"{ROLL}.enable_thinking": "model.chat_template_args",
+        },
         why="A template is a file or a text by the look of it, and one of its arguments has two separate keys.",
     ),
     Key(
@@ -382,6 +398,10 @@ TOP: list[Rule] = [
         ("model.lora", *(f"model.lora.{field}" for field in (*LORA.values(), "dropout", "merge_for_rollout"))),
         _read_lora,
         _write_lora,
+        by_key={
+            "model.lora_configs": "model.lora",
+            **{f"model.lora_configs.*.{key}": f"model.lora.{field}" for key, field in LORA.items()},
+        },
         why="The first of a list of adapters is a section, and its modules are a pattern that has to be taken apart.",
     ),
     *[

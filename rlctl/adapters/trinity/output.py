@@ -242,6 +242,11 @@ OUTPUT: list[Rule] = [
         ("buffer.type", "buffer.label", "buffer.log_path", "buffer.url", "buffer.path"),
         _read_buffer,
         _write_buffer,
+        by_key={
+            "buffer.trainer_input.experience_buffer.name": "buffer.label",
+            "buffer.trainer_input.experience_buffer.storage_type": "buffer.type",
+            "buffer.trainer_input.experience_buffer.path": ("buffer.log_path", "buffer.path", "buffer.url"),
+        },
         why="One path is a log, a URL or a file by the kind of storage, and without rollouts there is no buffer.",
     ),
     Key("buffer.trainer_input.experience_buffer.max_read_timeout", "buffer.read_timeout", 1800),
@@ -284,6 +289,9 @@ OUTPUT: list[Rule] = [
         ),
         _read_auxiliary,
         _write_auxiliary,
+        by_key={
+            "buffer.trainer_input.auxiliary_buffers": "buffer.auxiliary",
+        },
         why="Buffers have names of the user's, and settings that are split between two mappings.",
     ),
     Key("trainer.save_hf_checkpoint", "checkpoint.export", "last"),
@@ -341,6 +349,7 @@ OUTPUT: list[Rule] = [
         ),
         _read_monitor,
         _write_monitor,
+        by_key={"monitor.monitor_type": "tracking[].type", "monitor.monitor_args": "tracking"},
         why="One monitor with arguments is one item of a list of trackers, each with its own fields.",
     ),
     Key(

@@ -406,6 +406,13 @@ REWARD: list[Rule] = [
         _read_rewards,
         _write_rewards,
         "default_reward_fn_type",
+        by_key={
+            f"{E}.{key}": "rewards"
+            for key in (
+                *("default_reward_fn_type", "default_workflow_type", "default_eval_workflow_type"),
+                *("taskset.default_reward_fn_type", "taskset.default_workflow_type"),
+            )
+        },
         why="The function of each task set, or its workflow, is one reward of a list, or part of one.",
     ),
     manager_rule("Trinity"),

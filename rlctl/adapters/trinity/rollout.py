@@ -171,6 +171,18 @@ EXPLORER: list[Rule] = [
         read_agents,
         _write_workflow,
         "an agent, or one question and one answer; what a workflow implies is under rewards and data",
+        by_key={
+            **{
+                f"buffer.explorer_input.{tasks}.default_workflow_type": AGENTS
+                for tasks in ("taskset", "eval_tasksets.*")
+            },
+            **{
+                f"buffer.explorer_input.{tasks}.workflow_args": f"{AGENTS}[].args"
+                for tasks in ("taskset", "eval_tasksets.*")
+            },
+            TYPE: (AGENTS, "rollout.default_agent"),
+            EVALUATION_TYPE: (AGENTS, "rollout.default_agent"),
+        },
         why="The name of a workflow decides an agent, a form of the data and a reward.",
     ),
     CustomRule(
@@ -188,6 +200,10 @@ EXPLORER: list[Rule] = [
         ),
         lambda view: _read_models(view),
         lambda view: _write_models(view),
+        by_key={
+            "explorer.auxiliary_models": "rollout.auxiliary_models",
+            "explorer.auxiliary_models.*.model_path": "rollout.auxiliary_models[].path",
+        },
         why="A list of mappings becomes a list of sections, the first of which may be the teacher.",
     ),
     *[

@@ -112,6 +112,7 @@ def _write_sampling(view: Writing) -> Iterator[Out]:
             yield Flow(key, sampling.log_probs, used, same=True)
 
 
+TASKS = "buffer.explorer_input.taskset.rollout_args"
 SAMPLING: list[Rule] = [
     CustomRule(
         "sampling",
@@ -130,6 +131,16 @@ SAMPLING: list[Rule] = [
         ),
         _read_sampling,
         _write_sampling,
+        by_key={
+            "model.temperature": ("rollout.sampling.temperature", "algorithm.train_temperature"),
+            "model.top_p": "rollout.sampling.top_p",
+            "model.top_k": "rollout.sampling.top_k",
+            "model.logprobs": "rollout.sampling.log_probs",
+            f"{TASKS}.temperature": ("rollout.sampling.temperature", "algorithm.train_temperature"),
+            f"{TASKS}.top_p": "rollout.sampling.top_p",
+            f"{TASKS}.top_k": "rollout.sampling.top_k",
+            f"{TASKS}.logprobs": "rollout.sampling.log_probs",
+        },
         why="A task set's own numbers override the model's, and each task set is written with all of them.",
     ),
     Key(f"{ROLL}.ignore_eos", "rollout.sampling.ignore_eos", False),

@@ -244,6 +244,18 @@ RULES = [
         ),
         _read,
         _write,
+        by_key={
+            ROOT: (TO, "data.operators_input", "data.operators_output", "data.priority"),
+            f"{ROOT}.operators": TO,
+            f"{ROOT}.operators.*.name": (f"{TO}[].type", f"{TO}[].kind"),
+            f"{ROOT}.{FILE}": TO,
+            f"{ROOT}.inputs": "data.operators_input",
+            f"{ROOT}.output": "data.operators_output",
+            f"{ROOT}.target_fields": f"{TO}[].column",
+            f"{ROOT}.priority_weights": "data.priority.weights",
+            **{f"{ROOT}.priority_weights.{name}": f"data.priority.weights.{name}" for name in WEIGHTS},
+            f"{ROOT}.top_k": "data.priority.keep",
+        },
         why="A list of names with arguments becomes a list of sections and a section of weights.",
     )
 ]

@@ -472,6 +472,13 @@ TRAINER: list[Rule] = [
         _read_warmup,
         _write_warmup,
         "steps x k",
+        by_key={
+            "algorithm.optimizer.lr_scheduler_type": "train.lr_scheduler.warmup_start_lr",
+            "algorithm.optimizer.lr_warmup_steps": "train.lr_scheduler.warmup_steps",
+            "algorithm.optimizer.lr_warmup_steps_ratio": "train.lr_scheduler.warmup_ratio",
+            "trainer.trainer_config.actor_rollout_ref.actor.optim.lr_warmup_steps": "train.lr_scheduler.warmup_steps",
+            "trainer.trainer_config.actor_rollout_ref.actor.optim.lr_warmup_steps_ratio": "train.lr_scheduler.warmup_ratio",
+        },
         why="It also says what moves the schedule and where its rate begins, which depends on the engine.",
     ),
     ShareOrAmount(
@@ -515,6 +522,16 @@ TRAINER: list[Rule] = [
         ("train.engine.type", "train.engine.source", "train.engine.args"),
         _read_engine,
         _write_engine,
+        by_key={
+            "trainer.trainer_strategy": "train.engine.source",
+            "model.tinker.enable": "train.engine.type",
+            "model.tinker.rank": "train.engine.args",
+            "model.tinker.seed": "train.engine.args",
+            "model.tinker.train_mlp": "train.engine.args",
+            "model.tinker.train_attn": "train.engine.args",
+            "model.tinker.train_unembed": "train.engine.args",
+            "model.tinker.base_url": "train.engine.args",
+        },
         why="One key names the engine unless a service trains instead, whose settings become arguments.",
     ),
     CustomRule(
@@ -531,6 +548,12 @@ TRAINER: list[Rule] = [
         ("train.engine.offload",),
         _read_offload,
         _write_offload,
+        by_key={
+            "trainer.param_offload": "train.engine.offload",
+            "trainer.optimizer_offload": "train.engine.offload",
+            "trainer.trainer_config.actor_rollout_ref.actor.fsdp_config.param_offload": "train.engine.offload",
+            "trainer.trainer_config.actor_rollout_ref.actor.fsdp_config.optimizer_offload": "train.engine.offload",
+        },
         why="Which of three blocks holds the switches depends on the engine and the release.",
     ),
     *first(f"{ACTOR}.megatron.grad_offload", "trainer.grad_offload", "train.engine.offload_gradients", False),

@@ -285,6 +285,12 @@ RULES: list[Rule] = [
         _read,
         _write,
         "default_agent_loop, or the row's agent_name",
+        by_key={
+            LOOP: (AGENTS, "rollout.default_agent"),
+            ENABLE: (AGENTS, "rollout.default_agent"),
+            LOOPS: f"{AGENTS}[].args",
+            **dict.fromkeys(FIRST_WITH, f"{AGENTS}[].tools[].path"),
+        },
         why="A list of agents with their tools is one loop of verl's, chosen by its release, its engine and its rows.",
     ),
     OfAgent(SETTINGS, has_tools, _shown_tools, ""),

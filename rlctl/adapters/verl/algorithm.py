@@ -306,6 +306,11 @@ RULES: list[Rule] = [
         _read_clip,
         _write_clip,
         "clip_ratio_low, clip_ratio_high, else clip_ratio",
+        by_key={
+            f"{A}.clip_ratio": ("algorithm.policy_loss.clip_low", "algorithm.policy_loss.clip_high"),
+            f"{A}.clip_ratio_low": "algorithm.policy_loss.clip_low",
+            f"{A}.clip_ratio_high": "algorithm.policy_loss.clip_high",
+        },
         why="One key is the default of two others, and each is read for two kinds of losses.",
     ),
     CustomRule(

@@ -222,6 +222,10 @@ def total_rules(default_epochs: int, *, evaluates: bool = False) -> list[Rule]:
             ("schedule.total_steps", "schedule.total_optimizer_steps"),
             _read_total,
             _write_total,
+            by_key={
+                "trainer.total_training_steps": ("schedule.total_steps", "schedule.total_optimizer_steps"),
+                asynchronous.SAMPLES: "schedule.total_steps",
+            },
             why="One number of steps is written for limits in steps, in optimizer steps and in epochs.",
         ),
         CustomRule(
@@ -230,6 +234,10 @@ def total_rules(default_epochs: int, *, evaluates: bool = False) -> list[Rule]:
             ("schedule.total_epochs", "run.mode") if evaluates else ("schedule.total_epochs",),
             _read_epochs_or_none if evaluates else _read_epochs,
             _write_epochs,
+            by_key={
+                "trainer.total_epochs": ("schedule.total_epochs", "run.mode"),
+                asynchronous.EPOCHS: "schedule.total_epochs",
+            },
             why="What is written depends on which of the steps and the epochs ends the run first.",
         ),
         FollowsFrom(

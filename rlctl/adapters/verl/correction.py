@@ -214,11 +214,32 @@ KEYS = (
         )
     ),
 )
+LEGACY_FILLS: dict[str, str | tuple[str, ...]] = {
+    "": f"{IS}.level",
+    "_threshold": (f"{IS}.threshold", f"{C}.rejection_bounds"),
+    "_threshold_lower": f"{C}.rejection_bounds",
+    "_level": (f"{IS}.level", f"{C}.rejection"),
+    "_mode": (f"{C}.rejection", f"{C}.rejection_bounds"),
+    "_veto_threshold": f"{C}.veto_threshold",
+}
+"""What the flat keys of 0.6 fill, by the end of their names."""
 CORRECTION = CustomRule(
     "rollout correction",
     KEYS,
     (*CORRECTION_FIELDS, C),
     _read_correction,
     _write_correction,
+    by_key={
+        f"{C}.rollout_is": f"{IS}.level",
+        f"{C}.rollout_is_threshold": (f"{IS}.threshold", f"{IS}.lower_threshold"),
+        f"{C}.rollout_rs": f"{C}.rejection",
+        f"{C}.rollout_rs_threshold": f"{C}.rejection_bounds",
+        f"{C}.rollout_rs_threshold_lower": f"{C}.rejection_bounds",
+        f"{C}.rollout_token_veto_threshold": f"{C}.veto_threshold",
+        f"{C}.use_policy_gradient": f"{C}.use_policy_gradient",
+        f"{C}.loss_type": f"{C}.use_policy_gradient",
+        f"{C}.rollout_is_batch_normalize": f"{IS}.normalize",
+        **{f"{root}.rollout_is{end}": names for root in ("algorithm", A) for end, names in LEGACY_FILLS.items()},
+    },
     why="Three releases have it as one block, as words that each name several settings, and as numbers in a text.",
 )

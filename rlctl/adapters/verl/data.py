@@ -83,6 +83,10 @@ def _files(kind: str, key: str, columns: dict[str, tuple[str, Any]], fixed: dict
         PER_SOURCE[kind],
         read,
         write,
+        by_key={
+            key: f"data.{kind}[].path",
+            **{column: f"data.{kind}[].{field}" for field, (column, _) in columns.items()},
+        },
         why="A list of files becomes a list of sources, each with columns and settings that hold for all files of verl's.",
     )
 
@@ -191,6 +195,7 @@ def _rows_used(kind: str, files: str, key: str) -> CustomRule:
         (),
         read,
         write,
+        by_key={key: f"data.{kind}[].max_samples"},
         why="One number of verl's holds for all sources, so different numbers per source cannot be written.",
     )
 
@@ -379,6 +384,14 @@ RULES: list[Rule] = [
         (),
         _read_evaluation,
         _write_evaluation,
+        by_key={
+            **{
+                f"{R}.val_kwargs.{name}": f"data.eval[].evaluation_sampling.{name}"
+                for name in ("temperature", "top_p", "top_k")
+            },
+            f"{R}.val_kwargs.do_sample": "data.eval[].evaluation_sampling.temperature",
+            f"{R}.val_kwargs.n": "data.eval[].responses_per_prompt",
+        },
         why="One block of verl's samples for every evaluation source, and one of its switches makes it greedy.",
     ),
     Key("data.max_prompt_length", "data.max_prompt_tokens", 512),

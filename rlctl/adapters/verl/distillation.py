@@ -165,6 +165,17 @@ RULES: list[Rule] = [
         (TO, *(f"{TO}.{name}" for name in ("teacher", "loss", "coefficient", "top_k", "args"))),
         _read,
         _write,
+        by_key={
+            D: f"{TO}.args",
+            f"{D}.enabled": TO,
+            f"{D}.teacher_models": f"{TO}.teacher",
+            f"{D}.teacher_model.model_path": f"{TO}.teacher",
+            f"{LOSS}.loss_mode": f"{TO}.loss",
+            f"{LOSS}.distillation_loss_coef": f"{TO}.coefficient",
+            f"{LOSS}.topk": f"{TO}.top_k",
+            f"{LOSS}.use_task_rewards": f"{TO}.args",
+            f"{LOSS}.use_policy_gradient": f"{TO}.args",
+        },
         why="The mode decides which settings are read, and other keys of the block are kept as arguments.",
     ),
 ]

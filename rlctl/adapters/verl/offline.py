@@ -94,6 +94,7 @@ def _read_file(kind: str, fields: dict[str, str]) -> CustomRule:
         names,
         read,
         write,
+        by_key={key: f"data.{rows}[].{field}" for field, key in fields.items()},
         why="The one file is the first of a list of sources, and further sources are lost.",
     )
 
@@ -194,6 +195,7 @@ EVALUATION: list[Rule] = [
         ("rewards", *(f"rewards[].{name}" for name in REWARD_FIELDS)),
         _read_reward,
         _write_reward,
+        by_key={"custom_reward_function.path": "rewards[].path", "custom_reward_function.name": "rewards[].function"},
         why="The one function is the first of a list of rewards, and further rewards are lost.",
     ),
     *RAY,

@@ -223,6 +223,9 @@ def trainer(
             ),
             _read_trackers,
             _write_trackers,
+            by_key={
+                "trainer.logger": "tracking[].type",
+            },
             why="A list of names becomes a list of sections, whose other fields are lost one by one.",
         ),
         interval("trainer.save_freq", "checkpoint.every", each_epoch=each_epoch),

@@ -31,6 +31,8 @@ OTHERS = tuple(source for row in SCORERS for source in row.sources if not row.ru
 """Those that it scores by rules."""
 MODEL_NAME, SANDBOX_NAME = "reward_model", "code"
 """Names of rewards that stand beside another."""
+SANDBOX = {"url": "url", "max_concurrent": "max_concurrent", "memory_limit_mb": "memory_limit_mib"}
+"""Keys of verl's sandbox, and the fields of a reward for them."""
 
 
 def _roots(view: Reading) -> tuple[str, str, str]:
@@ -122,9 +124,9 @@ def _read_sandbox(view: Reading, root: str) -> Iterator[Flow]:
         (*to, "partial_credit"), True, used, "derived", "verl scores the share of passed cases among the first 10"
     )
     yield Flow(("rewards", 1, "applies_to"), list(OTHERS), used, "derived", "what verl scores by rules")
-    for name in ("url", "max_concurrent", "memory_limit_mib"):
+    for name, field in SANDBOX.items():
         if view.get(f"{root}.{name}") is not None:
-            yield Flow((*to, name), view.get(f"{root}.{name}"), (view.path(f"{root}.{name}"),), same=True)
+            yield Flow((*to, field), view.get(f"{root}.{name}"), (view.path(f"{root}.{name}"),), same=True)
 
 
 def _unused(view: Reading, roots: tuple[str, str, str], used: tuple[bool, bool, bool]) -> Iterator[Flow]:
@@ -208,9 +210,9 @@ def _write_sandbox(view: Writing, root: str, reward: dict[str, Any], place: tupl
         yield Inexpressible(((*place, "method"),), "verl reads test cases in another format, from the answer")
     else:
         yield Flow((), None, ((*place, "method"),))
-    for name in ("url", "max_concurrent", "memory_limit_mib") if reward["url"] is not None else ():
-        used = ((*place, name), (*place, "type"))[: 2 if name == "url" else 1]
-        yield Flow(view.path(f"{root}.{name}"), reward[name], used, same=name != "url")
+    for name, field in SANDBOX.items() if reward["url"] is not None else ():
+        used = ((*place, field), (*place, "type"))[: 2 if name == "url" else 1]
+        yield Flow(view.path(f"{root}.{name}"), reward[field], used, same=name != "url")
     if reward["tests_together"] != "run":
         yield Inexpressible(((*place, "tests_together"),), "verl runs assertions in the process of the program")
     if reward["partial_credit"]:
@@ -347,6 +349,31 @@ RULES: list[Rule] = [
         ("rewards", *(f"rewards[].{name}" for name in REWARD_FIELDS)),
         _read,
         _write,
+        by_key={
+            **{
+                f"{root}custom_reward_function.{name}": f"rewards[].{field}"
+                for root in ("", "reward.")
+                for name, field in (("path", "path"), ("name", "function"), ("reward_kwargs", "args"))
+            },
+            **{
+                f"{root}.sandbox_fusion.{name}": f"rewards[].{field}"
+                for root in ("reward_model", "reward")
+                for name, field in SANDBOX.items()
+            },
+            **{
+                f"{root}.sandbox_fusion.url": ("rewards[].url", "rewards[].applies_to", "rewards[].partial_credit")
+                for root in ("reward_model", "reward")
+            },
+            "reward_model.enable": ("rewards[].type", "rewards[].weight"),
+            "reward_model.model.path": "rewards[].path",
+            "reward_model.model.input_tokenizer": "rewards[].chat_template",
+            "reward_model.model.trust_remote_code": "rewards[].trust_remote_code",
+            "reward_model.max_length": "rewards[].max_tokens",
+            "reward_model.micro_batch_size_per_gpu": "rewards[].micro_batch_size",
+            "reward_model.strategy": "rewards[].overrides",
+            "reward.reward_model.enable": ("rewards[].type", "rewards[].weight"),
+            "reward.reward_model.model_path": "rewards[].path",
+        },
         why="Three blocks, of which one scores, become a list of rewards, and the other way round.",
     ),
     Key(

@@ -475,6 +475,19 @@ RULES: list[Rule] = [
         ("placement.nodes", "placement.devices_per_node"),
         _read_devices,
         _write_devices,
+        by_key={
+            "trainer.nnodes": "placement.nodes",
+            "trainer.n_gpus_per_node": "placement.devices_per_node",
+            **{
+                key.name: (
+                    "placement.layout",
+                    "placement.rollout_devices",
+                    "placement.nodes",
+                    "placement.devices_per_node",
+                )
+                for key in asynchronous.PLACES
+            },
+        },
         why="Devices of the trainer and of rollout are counted apart in verl, and together in a canonical config.",
     ),
     CustomRule(
@@ -500,6 +513,17 @@ RULES: list[Rule] = [
         ),
         _read_placement,
         _write_sync,
+        by_key={
+            "trainer.v1.trainer_mode": "placement.layout",
+            f"{R}.nnodes": "placement.rollout_devices",
+            f"{R}.n_gpus_per_node": "placement.rollout_devices",
+            "trainer.v1.separate_async.parameter_sync_step": "weight_sync.every_optimizer_steps",
+            "trainer.v1.separate_async.num_warmup_batches": "weight_sync.max_steps_ahead",
+            "trainer.v1.colocate_async.num_warmup_batches": "weight_sync.max_steps_ahead",
+            "trainer.v1.sampler.max_off_policy_threshold": "weight_sync.max_staleness_steps",
+            "async_training.staleness_threshold": ("weight_sync.max_staleness_steps", "weight_sync.max_steps_ahead"),
+            "async_training.partial_rollout": "weight_sync.in_flight_requests",
+        },
         why="One word names the trainer, which decides the layout, how far rollout runs ahead and what is sent when.",
     ),
     DEVICE,

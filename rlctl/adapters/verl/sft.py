@@ -187,6 +187,15 @@ OLD: list[Rule] = [
         (),
         _read_columns,
         _write_columns,
+        by_key={
+            f"data.{name}": (f"data.train[].{field}", f"data.eval[].{field}")
+            for name, field in (
+                ("prompt_key", "prompt_key"),
+                ("response_key", "response_key"),
+                ("multiturn.messages_key", "messages_key"),
+                ("multiturn.tools_key", "tools_key"),
+            )
+        },
         why="A switch chooses which two columns hold for every file, and each source has its own.",
     ),
     Dropped("batch.micro_batch.unit", "verl's old SFT trainer counts rows", "responses"),

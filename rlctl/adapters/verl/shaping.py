@@ -29,7 +29,7 @@ BATCHES = "rollout.oversampling.max_generation_batches"
 
 def _read_filters(view: Reading) -> Iterator[Flow]:
     root = "algorithm.filter_groups"
-    used = (view.path(root),)
+    used = (view.path(f"{root}.enable"),)
     if not view.get(f"{root}.enable"):
         yield Flow(view.to("algorithm.filters"), [], used)
         return
@@ -175,6 +175,11 @@ RULES: list[Rule] = [
         ),
         _read_filters,
         _write_filters,
+        by_key={
+            "algorithm.filter_groups.enable": "algorithm.filters",
+            "algorithm.filter_groups.metric": "algorithm.filters[].metric",
+            "algorithm.filter_groups.max_num_gen_batches": BATCHES,
+        },
         why="A switch is one item of a list of filters, and the release decides what it can say of it.",
     ),
     CustomRule(
@@ -195,6 +200,14 @@ RULES: list[Rule] = [
         (SHAPING, *(f"{SHAPING}.{name}" for name in ("buffer", "factor", "limit", "clamp"))),
         _read_overlong,
         _write_overlong,
+        by_key={
+            **{
+                f"{block}.{name}": f"{SHAPING}{field}"
+                for block in (RECIPE, *(f"{root}.overlong_buffer_cfg" for root in OVERLONG))
+                for name, field in (("enable", ""), ("len", ".buffer"), ("penalty_factor", ".factor"))
+            },
+            **{f"{root}.max_resp_len": f"{SHAPING}.limit" for root in OVERLONG},
+        },
         why="Three blocks have had it, and it acts only with one reward manager, which may have to be written for it.",
     ),
 ]

@@ -488,6 +488,7 @@ CRITIC: list[Rule] = [
         _read_values_pass,
         _write_values_pass,
         "counted in tokens or responses as the critic's training is",
+        by_key=dict.fromkeys(VALUES_PASS, f"{FORWARD}.size"),
         why="The unit of another key says which of three numbers counts, and one of them is shared by all GPUs.",
     ),
     CustomRule(

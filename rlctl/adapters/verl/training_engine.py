@@ -92,6 +92,7 @@ def strategy(
         (f"{to}.type", f"{to}.source"),
         read,
         write,
+        by_key=dict.fromkeys((key, *(also if claims else ())), (f"{to}.type", f"{to}.source")),
         why="The engine is named by a key of the role, or by a config group that is chosen for every role.",
     )
 
@@ -305,6 +306,7 @@ def micro(
         read,
         write,
         "tokens a GPU x GPUs of a replica",
+        by_key={key.name: f"{to}.unit" if key.name == dynamic else f"{to}.size" for key in own},
         why="A switch says which of three numbers counts, and each of them is counted per GPU or per replica.",
     )
 

@@ -111,6 +111,7 @@ def warmup(prefix: str, schedule: str, role: Role, ratio: Any) -> CustomRule:
         read,
         write,
         "steps, or a ratio of the run's steps (with Megatron, of lr_decay_steps)",
+        by_key={steps: own, share: part},
         why="Either the steps or the share decides, and each engine takes the share of another length.",
     )
 

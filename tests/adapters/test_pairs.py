@@ -1,0 +1,140 @@
+"""``explain`` says of a key what conversion does with it: what a key fills, when it is read, is what its rule declares."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+
+from rlctl.adapters import dialect
+from rlctl.adapters.engine.matrix import filled, flat, meanings, named, others
+from rlctl.adapters.engine.rules import CustomRule, Rule
+from rlctl.adapters.engine.table import Table
+from rlctl.adapters.engine.tree import put
+from rlctl.common.report import Bucket
+from rlctl.documents import KeyPath, parse_dotted
+
+from .contexts import CONTEXTS, WORDS
+from .corpus import examples, some
+from .pairs import read_pairs
+
+DIALECTS = others()
+
+
+@cache
+def rules(name: str) -> dict[int, tuple[Rule, list[tuple[str, Table]]]]:
+    """The rules of several keys or several canonical keys, each once, with the tables that have it."""
+    found: dict[int, tuple[Rule, list[tuple[str, Table]]]] = {}
+    for kind, table in dialect(name).tables.items():
+        for rule in flat(table.rules):
+            if len(rule.keys) > 1 and (len(rule.canonical) > 1 or isinstance(rule, CustomRule)):
+                found.setdefault(id(rule), (rule, []))[1].append((kind, table))
+    return found
+
+
+@cache
+def texts(name: str) -> tuple[Mapping[str, Any], ...]:
+    """An empty text, our own examples, and texts in which rules come to life that are asleep in others."""
+    made = []
+    for settings in CONTEXTS[name]:
+        tree: dict[str, Any] = {}
+        for key, value in settings.items():
+            put(tree, parse_dotted(key), value)
+        made.append(tree)
+    own = [example.plain() for example in examples(name) if example.is_own]
+    return ({}, *own, *made)
+
+
+def _covers(declared: str, leaf: KeyPath) -> bool:
+    """Whether a declared canonical key stands for a leaf: it is the leaf, what the leaf is in, or what needs this section."""
+    whole = tuple(
+        "*" if part in ("[]", "{}") else part
+        for part in named(declared).replace("[]", ".[]").replace("{}", ".{}").split(".")
+    )
+    length = min(len(whole), len(leaf))
+    if all(one in ("*", other) for one, other in zip(whole[:length], leaf[:length], strict=True)):
+        return True
+    return leaf[-1] == "type" and whole[: len(leaf) - 1] == leaf[:-1]
+
+
+def _is_kept(leaf: KeyPath) -> bool:
+    """Whether it is a framework's own argument, which is kept under its own name."""
+    return leaf[0] == "extensions" or any(part in ("args", "overrides", "transformer") for part in leaf)
+
+
+def _declared(rule: Rule) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for key, canonical in rule.pairs:
+        found[key.name].add(canonical)
+    return found
+
+
+def _allowed(name: str, declared: Mapping[str, set[str]]) -> set[str]:
+    """What a key may fill: a mapping also what its entries fill."""
+    whole = name.removesuffix(".**")
+    return {
+        canonical
+        for key, names in declared.items()
+        if key == name or key.startswith(f"{whole}.")
+        for canonical in names
+    }
+
+
+def _versions(name: str, rule: Rule) -> list[str]:
+    own = dialect(name).versions
+    ends = [end for key in rule.keys for end in (key.since, key.until) if end]
+    return list(
+        dict.fromkeys([own[-1], own[0], *(version for end in ends for version in own if version.startswith(end))])
+    )
+
+
+def _read(name: str, rule: Rule, tables: Sequence[tuple[str, Table]]) -> dict[str, set[KeyPath]]:
+    found: dict[str, set[KeyPath]] = defaultdict(set)
+    for _, table in tables[:1]:
+        for version in _versions(name, rule):
+            for text in texts(name):
+                for key, leaf in read_pairs(rule, table, version, text, rule.keys, WORDS):
+                    found[key].add(leaf)
+    return found
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_what_a_key_fills_is_declared(name: str) -> None:
+    wrong: list[str] = []
+    for rule, tables in rules(name).values():
+        declared, seen = _declared(rule), _read(name, rule, tables)
+        title = getattr(rule, "name", type(rule).__name__)
+        for key, leaves in seen.items():
+            allowed = _allowed(key, declared)
+            wrong += [
+                f"{title}: {key} fills {'.'.join(map(str, leaf))}, which is not declared"
+                for leaf in leaves
+                if not _is_kept(leaf) and not any(_covers(canonical, leaf) for canonical in allowed)
+            ]
+    assert wrong == [], f"{len(wrong)}:\n" + "\n".join(wrong)
+
+
+def _inside(key: str) -> list[str]:
+    """What the keys in a mapping fill, which a report says of the mapping if it is empty."""
+    return [path for name, paths in filled().items() if name.startswith(f"{key}.") for path in paths]
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_explain_names_what_the_report_of_a_conversion_names(name: str) -> None:
+    wrong: set[str] = set()
+    checked = 0
+    for example in some((each for each in examples(name) if not each.is_default), 10):
+        for entry in example.read()[1].accounting:
+            if entry.bucket not in (Bucket.MAPPED, Bucket.DERIVED):
+                continue
+            canonical = [path for meaning in meanings(f"{name}:{entry.key}") for path in meaning.canonical]
+            for target, _ in entry.targets:
+                leaf = tuple("*" if isinstance(part, int) else part for part in parse_dotted(target))
+                checked += 1
+                if not _is_kept(leaf) and not any(_covers(path, leaf) for path in canonical):
+                    wrong.add(f"{entry.key} became {target}; explain says {canonical}")
+    assert checked
+    assert wrong == set(), "\n".join(sorted(wrong))
