@@ -13,10 +13,13 @@ from rlctl.adapters import dialect
 from rlctl.adapters.engine.matrix import filled, flat, meanings, named, others
 from rlctl.adapters.engine.rules import CustomRule, Rule
 from rlctl.adapters.engine.table import Table
-from rlctl.adapters.engine.tree import put
+from rlctl.adapters.engine.tree import find, put
 from rlctl.common.report import Bucket
-from rlctl.documents import KeyPath, parse_dotted
+from rlctl.config.load import load
+from rlctl.documents import Document, KeyPath, parse_dotted, read_yaml
+from rlctl.translation.translate import write
 
+from .cases import BASE
 from .contexts import CONTEXTS, WORDS
 from .corpus import examples, some
 from .pairs import read_pairs
@@ -91,12 +94,19 @@ def _versions(name: str, rule: Rule) -> list[str]:
     )
 
 
+@cache
+def _seen(name: str) -> dict[int, dict[str, set[KeyPath]]]:
+    """What the keys of each rule fill."""
+    return {number: _read(name, rule, tables) for number, (rule, tables) in rules(name).items()}
+
+
 def _read(name: str, rule: Rule, tables: Sequence[tuple[str, Table]]) -> dict[str, set[KeyPath]]:
     found: dict[str, set[KeyPath]] = defaultdict(set)
+    keys = tuple({key.name: key for key in (*(key for key, _ in rule.pairs), *rule.keys)}.values())
     for _, table in tables[:1]:
         for version in _versions(name, rule):
             for text in texts(name):
-                for key, leaf in read_pairs(rule, table, version, text, rule.keys, WORDS):
+                for key, leaf in read_pairs(rule, table, version, text, keys, WORDS):
                     found[key].add(leaf)
     return found
 
@@ -104,8 +114,8 @@ def _read(name: str, rule: Rule, tables: Sequence[tuple[str, Table]]) -> dict[st
 @pytest.mark.parametrize("name", DIALECTS)
 def test_what_a_key_fills_is_declared(name: str) -> None:
     wrong: list[str] = []
-    for rule, tables in rules(name).values():
-        declared, seen = _declared(rule), _read(name, rule, tables)
+    for number, (rule, _) in rules(name).items():
+        declared, seen = _declared(rule), _seen(name)[number]
         title = getattr(rule, "name", type(rule).__name__)
         for key, leaves in seen.items():
             allowed = _allowed(key, declared)
@@ -115,6 +125,52 @@ def test_what_a_key_fills_is_declared(name: str) -> None:
                 if not _is_kept(leaf) and not any(_covers(canonical, leaf) for canonical in allowed)
             ]
     assert wrong == [], f"{len(wrong)}:\n" + "\n".join(wrong)
+
+
+WRITTEN: Mapping[tuple[str, str, str], dict[str, Any]] = {
+    ("trinity", "synchronizer.sync_interval", "weight_sync.every"): {"weight_sync": {"every": 3}},
+    ("verl", "trainer.total_training_steps", "schedule.total_optimizer_steps"): {
+        "schedule": {"total_steps": None, "total_optimizer_steps": 60}
+    },
+}
+"""Pairs that writing alone shows, with what is written."""
+NAMED = {
+    ("trinity", "explorer.rollout_model.engine_num", "placement.layout"),
+    ("trinity", "model.temperature", "algorithm.train_temperature"),
+    ("trinity", "buffer.explorer_input.default_eval_workflow_type", "rollout.default_agent"),
+    ("roll", "actor_train.data_args.domain_interleave_probs.*", "data.mixing"),
+}
+"""Pairs that a report names, although no change of the key alone changes the value."""
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_key_that_fills_anything_fills_all_that_is_declared(name: str) -> None:
+    """Keys that are asleep in all texts are not judged."""
+    wrong = []
+    for number, (rule, _) in rules(name).items():
+        seen = _seen(name)[number]
+        wrong += [
+            f"{getattr(rule, 'name', rule)}: {key} is said to fill {canonical}, but does not"
+            for key, names in (_declared(rule).items() if isinstance(rule, CustomRule) else ())
+            for canonical in names
+            if seen.get(key)
+            and not _is_kept(tuple(canonical.split(".")))
+            and not any(_covers(canonical, leaf) for leaf in seen[key])
+            and (name, key, canonical) not in {*WRITTEN, *NAMED}
+        ]
+    assert wrong == [], "\n".join(wrong)
+
+
+@pytest.mark.parametrize(("name", "key", "canonical"), WRITTEN)
+def test_a_pair_that_writing_alone_shows_is_written(name: str, key: str, canonical: str) -> None:
+    def written(tree: dict[str, Any]) -> Any:
+        loaded, _ = load(Document("made", tree))
+        assert loaded is not None
+        text, _ = write(loaded, name)
+        assert text is not None
+        return find(read_yaml(text, "written.yaml").values, parse_dotted(key))
+
+    assert written({**BASE, **WRITTEN[name, key, canonical]}) != written(BASE)
 
 
 def _inside(key: str) -> list[str]:

@@ -73,7 +73,7 @@ def test_every_rule_names_canonical_keys_that_exist(name: str) -> None:
 @pytest.mark.parametrize("name", TABLES)
 def test_every_pair_is_of_a_key_of_its_rule_and_a_canonical_key_that_exists(name: str) -> None:
     table = TABLES[name]
-    known = {*table.index, *table.known, *(note.path for note in table.notes)}
+    known = {*table.index, *table.schema, *(note.path for note in table.notes)}
     above = {path[:length] for path in known for length in range(1, len(path) + 1)}
     strange = [
         (key.name, canonical)

@@ -48,6 +48,14 @@ def test_the_sandbox_scores_programs_and_rules_the_rest() -> None:
     assert not set(rule["applies_to"]) & set(CODE)
 
 
+def test_the_memory_of_the_sandbox_is_read_and_written() -> None:
+    overrides = [*SANDBOX, "reward.sandbox_fusion.memory_limit_mb=2048"]
+    sandbox, _ = rewards(*overrides)
+    assert sandbox["memory_limit_mib"] == 2048
+    made = translate_loaded(*read(overrides), "verl")
+    assert "memory_limit_mb: 2048" in made.text
+
+
 def test_a_function_scores_alone() -> None:
     (function,) = rewards(*FUNCTION, *SANDBOX)
     assert (function["type"], function["signature"], function["weight"]) == ("function", "verl", 1.0)

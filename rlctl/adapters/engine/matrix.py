@@ -6,7 +6,7 @@ Everything here is read from the tables; nothing is known of a dialect by name.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -171,12 +171,17 @@ def _is_inside(path: str, section: str) -> bool:
 def _pairs(table: Table) -> Pairs:
     keys: dict[str, list[tuple[DialectKey, Rule]]] = {}
     canonical: dict[KeyPath, dict[str, Rule]] = {}
-    pairs = [(key, name, rule) for rule in flat(table.rules) for key, name in rule.pairs]
-    for key, name, rule in sorted(
-        pairs, key=lambda pair: pair[0] not in pair[2].keys
-    ):  # what a rule's own keys fill first
-        keys.setdefault(named(name), []).append((key, rule))
-        canonical.setdefault(key.path, {}).setdefault(named(name), rule)
+    later: list[tuple[DialectKey, str, Rule]] = []
+    for rule in flat(table.rules):
+        own = {key.name for key in rule.keys}
+        for key, name in rule.pairs:
+            keys.setdefault(named(name), []).append((key, rule))
+            if key.name in own:
+                canonical.setdefault(key.path, {}).setdefault(named(name), rule)
+            else:  # what the rule that has the key says comes first
+                later.append((key, named(name), rule))
+    for key, name, rule in later:
+        canonical.setdefault(key.path, {}).setdefault(name, rule)
     return Pairs(keys, canonical)
 
 

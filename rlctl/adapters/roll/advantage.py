@@ -443,11 +443,8 @@ AGENTIC_ADVANTAGE = CustomRule(
             "algorithm.advantage.normalize_by_std",
             "algorithm.reward_shaping.normalize",
         ),
-        "reward_normalization.norm_mean_type": ("algorithm.advantage.type", "algorithm.reward_shaping.normalize"),
-        "reward_normalization.norm_std_type": (
-            "algorithm.advantage.normalize_by_std",
-            "algorithm.reward_shaping.normalize",
-        ),
+        "reward_normalization.norm_mean_type": "algorithm.reward_shaping.normalize",
+        "reward_normalization.norm_std_type": "algorithm.reward_shaping.normalize",
         "episode_reward_weight": "algorithm.advantage.episode_weight",
         "step_reward_weight": "algorithm.advantage.step_weight",
         "step_reward_gamma": "algorithm.advantage.gamma",

@@ -223,8 +223,8 @@ def mini_rule(reader: Reader, writer: Writer, fills: tuple[str, ...]) -> CustomR
         by_key={
             DYNAMIC: "batch.micro_batch.unit",
             TOKENS: "batch.micro_batch.size",
-            PER_DEVICE: ("batch.micro_batch.size", *fills),
-            ACCUMULATE: fills,
+            PER_DEVICE: ("batch.micro_batch.size", fills[0]),
+            ACCUMULATE: fills[0],
         },
         why="Two keys hold the micro-batch and its count on a rank, and the ranks follow from devices and parallel sizes.",
     )

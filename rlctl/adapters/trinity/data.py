@@ -496,7 +496,11 @@ def meanings(root: str, kind: str) -> dict[str, str | tuple[str, ...]]:
     found: dict[str, str | tuple[str, ...]] = {f"{root}.{key}": f"{to}.{field}" for key, field in FILLED.items()}
     found |= {f"{root}.{key}": (f"{to}.{FILLED[key]}", f"{to}.system_prompt") for key in PROMPTING}
     if kind == "train":
-        return found | experiences.order_meanings(root) | {f"{root}.rollout_args": f"{to}.sampling"}
+        return (
+            found
+            | experiences.order_meanings(root)
+            | {f"{root}.rollout_args.{key}": f"{to}.sampling" for key in ("temperature", "top_p", "top_k")}
+        )
     sampled = {f"{root}.rollout_args.{key}": f"{to}.evaluation_sampling.{field}" for key, field in SAMPLED.items()}
     return found | sampled | {f"{root}.repeat_times": f"{to}.responses_per_prompt"}
 

@@ -235,7 +235,7 @@ def total_rules(default_epochs: int, *, evaluates: bool = False) -> list[Rule]:
             _read_epochs_or_none if evaluates else _read_epochs,
             _write_epochs,
             by_key={
-                "trainer.total_epochs": ("schedule.total_epochs", "run.mode"),
+                "trainer.total_epochs": ("schedule.total_epochs", "run.mode") if evaluates else "schedule.total_epochs",
                 asynchronous.EPOCHS: "schedule.total_epochs",
             },
             why="What is written depends on which of the steps and the epochs ends the run first.",

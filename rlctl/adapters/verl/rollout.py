@@ -478,15 +478,8 @@ RULES: list[Rule] = [
         by_key={
             "trainer.nnodes": "placement.nodes",
             "trainer.n_gpus_per_node": "placement.devices_per_node",
-            **{
-                key.name: (
-                    "placement.layout",
-                    "placement.rollout_devices",
-                    "placement.nodes",
-                    "placement.devices_per_node",
-                )
-                for key in asynchronous.PLACES
-            },
+            asynchronous.NODES: ("placement.layout", "placement.rollout_devices", "placement.nodes"),
+            asynchronous.DEVICES: ("placement.layout", "placement.rollout_devices", "placement.devices_per_node"),
         },
         why="Devices of the trainer and of rollout are counted apart in verl, and together in a canonical config.",
     ),
