@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import dataclass_keys
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 VARIABLE = re.compile(r"oc\.env:(\w+)\}")
 STEPS = (0, 1, 2, 5, 10, 20, 50, 100)
@@ -58,6 +60,12 @@ def classes() -> dict[str, Any]:
         "rlvr": RLVRConfig,
         "on-policy distillation": RLVRConfig,
     }
+
+
+def keys() -> dict[str, dict[str, list[Any]]]:
+    """Every key of each pipeline's config class with a list that holds its default, empty where it has none."""
+    made = {kind: cls for kind, cls in classes().items() if kind != "on-policy distillation"}
+    return {kind: dict(dataclass_keys.keys(cls)) for kind, cls in made.items()}
 
 
 def loaded(path: Path) -> tuple[str, Any]:
@@ -230,7 +238,9 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     with contextlib.redirect_stdout(sys.stderr):
         for line in sys.stdin:
-            print(json.dumps(told(json.loads(line)), default=str), file=out, flush=True)
+            question = json.loads(line)
+            answer = {"keys": keys()} if question.get("keys") else told(question)
+            print(json.dumps(answer, default=str), file=out, flush=True)
 
 
 if __name__ == "__main__":

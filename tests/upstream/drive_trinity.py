@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import enum
 import importlib.metadata
 import inspect
 import json
@@ -21,6 +20,7 @@ import typing
 from pathlib import Path
 from typing import Any
 
+import dataclass_keys
 import effective_trinity
 import formulas
 import workers_trinity
@@ -30,20 +30,9 @@ TICKS = (0, 1, 2, 5, 10, 20, 50, 100)
 """Trainer steps at which the learning rate is told."""
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON has it."""
-    if isinstance(value, enum.Enum):
-        return value.value
-    if isinstance(value, float) and value in (float("inf"), float("-inf")):
-        return str(value)
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
 def attributes(made: Any) -> dict[str, Any]:
     """The numbers and names that an algorithm's function keeps."""
-    found = {name: plain(item) for name, item in vars(made).items() if not name.startswith("_")}
+    found = {name: dataclass_keys.plain(item) for name, item in vars(made).items() if not name.startswith("_")}
     return {name: item for name, item in found.items() if isinstance(item, (int, float, str, bool, type(None)))}
 
 
@@ -151,7 +140,7 @@ def engine(config: Any) -> dict[str, Any]:
         "old_log_probs": "rollout" if bypass else "recompute",
         "learning_rates": None if megatron else schedule(actor.optim),
         "weight_decay": actor.optim.weight_decay,
-        "betas": plain(list(actor.optim.betas)),
+        "betas": dataclass_keys.plain(list(actor.optim.betas)),
         "gradient_checkpointing": part.model.enable_gradient_checkpointing,
     }
     if megatron:
@@ -196,8 +185,8 @@ def effective(config: Any) -> dict[str, Any]:
         "train_steps": trainer.total_steps,
         "sync_interval": synchronizer.sync_interval,
         "sync_offset": synchronizer.sync_offset,
-        "sync_style": plain(synchronizer.sync_style),
-        "sync_method": plain(synchronizer.sync_method),
+        "sync_style": dataclass_keys.plain(synchronizer.sync_style),
+        "sync_method": dataclass_keys.plain(synchronizer.sync_method),
         "sync_timeout": synchronizer.sync_timeout,
         "save_interval": trainer.save_interval,
         "eval_interval": explorer.eval_interval,
@@ -260,56 +249,13 @@ def keys() -> dict[str, list[Any]]:
     """
     from trinity.common.config import Config
 
-    found = dict(_keys(Config, "", ()))
+    found = dict(dataclass_keys.keys(Config, "", ()))
     for kind, names in _arguments().items():
         found.pop(f"algorithm.{kind}_fn_args.**", None)
         found.update({f"algorithm.{kind}_fn_args.{name}": [] for name in sorted(names)})
     found.pop("trainer.trainer_config", None)
     found.update(_engine_keys("trainer.trainer_config."))
     return dict(sorted(found.items()))
-
-
-Keys = typing.Iterator[tuple[str, list[Any]]]
-
-
-def _keys(cls: type, prefix: str, above: tuple[type, ...]) -> Keys:
-    hints = typing.get_type_hints(cls)
-    for item in dataclasses.fields(cls):
-        if item.name != "_target_":
-            yield from _below(hints[item.name], f"{prefix}{item.name}", (*above, cls), _default(item))
-
-
-def _default(item: dataclasses.Field) -> list[Any]:
-    """The default of a field in a list; an empty one for what is required, or is a section."""
-    made = item.default
-    if made is dataclasses.MISSING and item.default_factory is not dataclasses.MISSING:
-        made = item.default_factory()
-    if made is dataclasses.MISSING or dataclasses.is_dataclass(made) or callable(made):
-        return []
-    made = plain(made)
-    return [made] if isinstance(made, (dict, list, int, float, str, bool, type(None))) else []
-
-
-def _below(hint: Any, name: str, above: tuple[type, ...], default: list[Any]) -> Keys:
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin is typing.Union or type(hint).__name__ == "UnionType":
-        inner = [arg for arg in args if arg is not type(None)]
-        held = [arg for arg in inner if dataclasses.is_dataclass(arg)]
-        yield from _below((held or inner)[0], name, above, default)
-    elif dataclasses.is_dataclass(hint):
-        yield name, default
-        if hint not in above:
-            yield from _keys(hint, f"{name}.", above)
-    elif origin in (list, tuple) and args and dataclasses.is_dataclass(args[0]):
-        yield name, default
-        yield from _keys(args[0], f"{name}.*.", above)
-    elif origin is dict and len(args) == 2 and dataclasses.is_dataclass(args[1]):
-        yield name, default
-        yield from _keys(args[1], f"{name}.*.", above)
-    else:
-        yield name, default
-        if hint is dict or origin is dict:
-            yield f"{name}.**", []
 
 
 def _arguments() -> dict[str, set[str]]:
@@ -333,13 +279,13 @@ def _arguments() -> dict[str, set[str]]:
     return found
 
 
-def _engine_keys(prefix: str) -> Keys:
+def _engine_keys(prefix: str) -> dataclass_keys.Keys:
     try:
         from trinity.trainer.verl.verl_config import veRLConfig
     except ImportError:
         yield from ((name, []) for name in _new_engine_keys(prefix))
     else:
-        yield from _keys(veRLConfig, prefix, ())
+        yield from dataclass_keys.keys(veRLConfig, prefix, ())
 
 
 def _new_engine_keys(prefix: str) -> typing.Iterator[str]:
@@ -363,11 +309,11 @@ def _new_engine_keys(prefix: str) -> typing.Iterator[str]:
     for role, classes in roles.items():
         yield from (f"{prefix}{role}.{name}" for name in (more if role.endswith(".ref") else ()))
         for cls in classes:
-            yield from (name for name, _ in _keys(cls, f"{prefix}{role}.", ()))
+            yield from (name for name, _ in dataclass_keys.keys(cls, f"{prefix}{role}.", ()))
             for name, parts in inside.items():
                 if name in {item.name for item in dataclasses.fields(cls)}:
                     for part in parts:
-                        yield from (key for key, _ in _keys(part, f"{prefix}{role}.{name}.", ()))
+                        yield from (key for key, _ in dataclass_keys.keys(part, f"{prefix}{role}.{name}.", ()))
 
 
 def alone() -> None:

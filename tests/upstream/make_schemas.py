@@ -1,10 +1,12 @@
 """Writes the schemas of the frameworks' releases, ``rlctl/adapters/schemas``, anew from what was published.
 
-python -m tests.upstream.make_schemas verl                     # downloads the packages of verl's releases
-python -m tests.upstream.make_schemas verl --cache FOLDER      # keeps them in FOLDER, or takes them from there
-python -m tests.upstream.make_schemas trinity                  # asks the environments that make test-upstream installs
-python -m tests.upstream.make_schemas verl --changes 0.8 0.9   # what 0.9 added, dropped and changed, by the files
-python -m tests.upstream.make_schemas --check                  # whether the files are those that were last written
+python -m tests.upstream.make_schemas verl                 # downloads the packages of verl's releases
+python -m tests.upstream.make_schemas verl --cache FOLDER  # keeps them in FOLDER, or takes them from there
+python -m tests.upstream.make_schemas trinity              # asks the environments that make test-upstream installs
+ROLL=CHECKOUT python -m tests.upstream.make_schemas roll   # asks a checkout of ROLL at the commit of its version
+python -m tests.upstream.make_schemas --changes 0.8 0.9    # what verl 0.9 added, dropped and changed, by the files
+python -m tests.upstream.make_schemas --changes 0.9 PATH   # the same for a checkout of verl
+python -m tests.upstream.make_schemas --check              # whether the files are those that were last written
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from rlctl.adapters.engine.rules import ABSENT, version_of
 from rlctl.adapters.engine.schema import FOLDER, Composition, schema
 
 from . import verl_schemas
-from .frameworks import framework
+from .frameworks import ROLL_COMMIT, framework, of_roll
 from .schema_lines import Place, lines
 
 DIGESTS = Path(__file__).with_name("schemas.txt")
@@ -62,9 +64,22 @@ def of_trinity(cache: Path) -> tuple[Schemas, Releases]:
     return {"run": found}, TRINITY
 
 
+ROLL: Releases = {"2026.8": (f"commit {ROLL_COMMIT[:8]}",)}
+"""ROLL has no releases: the month of the checkout that was read."""
+
+
+def of_checkout(cache: Path) -> tuple[Schemas, Releases]:
+    """The schemas of ROLL's pipelines, from the checkout that ``ROLL`` names."""
+    keys = of_roll("drive_roll.py").ask(keys=True)["keys"]
+    made = {
+        kind: {key: default[0] if default else ABSENT for key, default in own.items()} for kind, own in keys.items()
+    }
+    return {kind: {("2026.8", Composition()): [defaults]} for kind, defaults in made.items()}, ROLL
+
+
 def texts(framework: str, cache: Path) -> dict[str, str]:
     """The text of each of a framework's schema files, by kind."""
-    schemas, releases = {"verl": of_verl, "trinity": of_trinity}[framework](cache)
+    schemas, releases = {"verl": of_verl, "trinity": of_trinity, "roll": of_checkout}[framework](cache)
     found = {}
     for kind, facts in schemas.items():
         used = [release for series in dict.fromkeys(name for name, _ in facts) for release in releases[series]]
@@ -130,7 +145,7 @@ def _defaults_of(release: str) -> dict[tuple[str, str, str], Defaults]:
 def main() -> int:
     """Write the files and their digests, or compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("framework", nargs="?", choices=["verl", "trinity"])
+    parser.add_argument("framework", nargs="?", choices=["verl", "trinity", "roll"])
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--changes", nargs=2, metavar=("BEFORE", "AFTER"))
     parser.add_argument("--check", action="store_true")

@@ -13,9 +13,9 @@ from .make_schemas import texts
 pytestmark = pytest.mark.upstream
 
 
-@pytest.mark.parametrize("framework", ["verl", "trinity"])
+@pytest.mark.parametrize("framework", ["verl", "trinity", "roll"])
 def test_the_schemas_are_made_again_as_they_are(framework: str, tmp_path: Path) -> None:
-    """verl's packages are downloaded and composed by Hydra; Trinity-RFT is asked in its own environments."""
+    """verl's packages are downloaded and composed by Hydra; the others are asked in environments of their own."""
     files = {file.stem: file.read_text(encoding="utf-8") for file in (FOLDER / framework).glob("*.tsv")}
     made = texts(framework, tmp_path)
     assert sorted(made) == sorted(files)

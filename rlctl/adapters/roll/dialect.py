@@ -9,6 +9,7 @@ from rlctl.adapters.engine.agents import plays
 from rlctl.adapters.engine.dialect import Detection, Dialect, TrainerProgram
 from rlctl.adapters.engine.reading import Read, unknown_keys
 from rlctl.adapters.engine.rules import CustomRule, Dropped, Key, Noted, Rule, version_of
+from rlctl.adapters.engine.schema import schema
 from rlctl.adapters.engine.table import Table, joined
 from rlctl.adapters.engine.tree import find, put
 from rlctl.adapters.engine.values import Names, Off
@@ -149,19 +150,22 @@ def _tables() -> Mapping[str, Table]:
     agents = (*notes.AGENTIC_NOTES, *worker_notes.NOTES)
     rows = (*notes.SUPERVISED_NOTES, *worker_notes.NOTES)
     return {
-        "rlvr": Table(joined(RLVR, distill.WITHOUT_TEACHER), rlvr),
-        "agentic": Table(joined(AGENTIC, distill.WITHOUT_TEACHER), agents),
-        "sft": _table(SFT, rows, SFT_ROLES),
-        "dpo": Table(joined(DPO, distill.WITHOUT_TEACHER), rows),
-        "distill": _table(DISTILL, rows, OFFLINE_ROLES),
-        "opd": _table(joined(distill.ONLINE, RLVR), (*notes.TEACHERS, *rlvr), ONLINE_ROLES),
-        "opd_agentic": _table(joined(distill.ONLINE, AGENTIC), (*notes.TEACHERS, *agents), ONLINE_ROLES),
-        "rlvr_teacher": _table(joined(distill.ONLINE, RLVR), (*notes.TEACHERS, *rlvr), MIXED_ROLES),
+        "rlvr": _table("rlvr", joined(RLVR, distill.WITHOUT_TEACHER), rlvr),
+        "agentic": _table("agentic", joined(AGENTIC, distill.WITHOUT_TEACHER), agents),
+        "sft": _table("sft", SFT, rows, SFT_ROLES),
+        "dpo": _table("dpo", joined(DPO, distill.WITHOUT_TEACHER), rows),
+        "distill": _table("distill", DISTILL, rows, OFFLINE_ROLES),
+        "opd": _table("rlvr", joined(distill.ONLINE, RLVR), (*notes.TEACHERS, *rlvr), ONLINE_ROLES),
+        "opd_agentic": _table("agentic", joined(distill.ONLINE, AGENTIC), (*notes.TEACHERS, *agents), ONLINE_ROLES),
+        "rlvr_teacher": _table("rlvr", joined(distill.ONLINE, RLVR), (*notes.TEACHERS, *rlvr), MIXED_ROLES),
     }
 
 
-def _table(rules: Sequence[Rule], about: Sequence[Noted], roles: Mapping[str, str]) -> Table:
-    return Table(tuple(spelled(rules, roles)), tuple(spelled_notes(about, roles)))
+def _table(
+    pipeline: str, rules: Sequence[Rule], about: Sequence[Noted], roles: Mapping[str, str] | None = None
+) -> Table:
+    """The table of a pipeline's config class, with the names that its roles have."""
+    return Table(tuple(spelled(rules, roles or {})), tuple(spelled_notes(about, roles or {})), schema("roll", pipeline))
 
 
 SIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
