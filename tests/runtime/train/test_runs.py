@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,7 @@ class Recording:
     """A group that says what each of its workers was called with."""
 
     names = ("a", "b", "c", "d")
+    turn = nullcontext()
 
     def __len__(self) -> int:
         return 4
