@@ -22,7 +22,8 @@ def layouts(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
         devices, shape = len(arithmetic.devices_of(config, asked.role)), read_shape(asked.model.path)
         per_node = config.placement.devices_per_node
         for each in broken(asked.engine, devices=devices, per_node=per_node, shape=shape, section=asked.section):
-            code = "tensor-over-node" if each.slow else "megatron-layout"
+            own = "context-parallel" if each.key == "context_parallel_size" else "megatron-layout"
+            code = "tensor-over-node" if each.slow else own
             key = (asked.section, "engine", *each.key.split("."))
             found.append(problem(code, key, role=asked.role, reason=each.message, advice=each.hint))
     yield from _once(found)

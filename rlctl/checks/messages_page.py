@@ -46,6 +46,10 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
         "reason": "4 heads are not divisible by the tensor parallel size 16",
         "advice": "set train.engine.tensor_parallel_size to 4",
     },
+    "context-parallel": {
+        "reason": "28 heads / tensor parallel size 4 = 7, which is not divisible by the context parallel size 2",
+        "advice": "set train.engine.context_parallel_size to 1 or 7",
+    },
     "memory": {
         "reason": "train needs 58 GiB on a device of 40 GiB, of which 95% can be filled; the largest part is policy "
         "activations with 16.0 GiB",

@@ -379,6 +379,12 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "train.engine.pipeline_parallel_size",
         "mini=256 replicas=2 share=128 count=2 stages=4 idle=60%",
     ),
+    (
+        "context-parallel",
+        {"train": {"engine": {"type": "megatron", "tensor_parallel_size": 4, "context_parallel_size": 2}}},
+        "train.engine.context_parallel_size",
+        "4 heads / tensor parallel size 4 = 1, .* context parallel size 2",
+    ),
     *[
         ("megatron-layout", {"train": {"engine": {"type": "megatron", **engine}}}, f"train.engine.{key}", words)
         for key, engine, words in (
@@ -386,11 +392,6 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
                 "tensor_parallel_size",
                 {"tensor_parallel_size": 8},
                 "role=policy reason=4 heads are not divisible by the tensor parallel size 8 advice=set train.engine.tensor_parallel_size to",
-            ),
-            (
-                "context_parallel_size",
-                {"tensor_parallel_size": 4, "context_parallel_size": 2},
-                "4 heads / tensor parallel size 4 = 1, .* context parallel size 2",
             ),
             ("pipeline_parallel_size", {"pipeline_parallel_size": 8}, "4 layers are not divisible by pipeline 8"),
             (

@@ -28,8 +28,8 @@ from rlctl.planning.memory_terms import OWN, MemoryTerms
 _SERIES = re.compile(r"v?(\d+)\.(\d+)(?![\d])")
 
 
-def _distance(known: Version, asked: re.Match[str]) -> tuple[int, int]:
-    return abs(known[0] - int(asked[1])), abs(known[1] - int(asked[2]))
+def _distance(known: Version, asked: re.Match[str]) -> tuple[bool, int]:
+    return known[0] != int(asked[1]), abs(known[1] - int(asked[2]))
 
 
 def is_of_series(asked: str, release: str) -> bool:
@@ -142,7 +142,8 @@ class Dialect:
             return self.newest
         if asked in self.versions:
             return asked
-        if number := _SERIES.match(asked):
+        number = _SERIES.match(asked)
+        if number and any(version_of(known)[0] == int(number[1]) for known in self.versions):
             return min(reversed(self.versions), key=lambda known: _distance(version_of(known), number))
         raise UsageError(
             said(

@@ -251,6 +251,10 @@ megatron-layout = { $role }: { $reason }
     .about = A Megatron parallel size doesn't divide the model dimension it shards.
     .hint = { $advice }
 
+context-parallel = { $role }: { $reason }
+    .about = rlctl's Megatron engine splits heads for context parallelism, and the context parallel size doesn't divide them.
+    .hint = { $advice }
+
 pipeline-idle = each of { $replicas } replicas gets { $share } of the { $mini } responses of a mini-batch, which is { $count ->
         [one] one micro-batch
        *[other] { $count } micro-batches

@@ -237,6 +237,10 @@ megatron-layout = { $role }：{ $reason }
     .about = Megatron 的某个并行度不能整除它所切分的模型维度。
     .hint = { $advice }
 
+context-parallel = { $role }：{ $reason }
+    .about = rlctl 的 Megatron 引擎做上下文并行时按注意力头切分，而上下文并行度不能整除头数。
+    .hint = { $advice }
+
 pipeline-idle = mini-batch 有 { $mini } 条回答 / { $replicas } 个副本 = { $share } 条，{ $stages } 级流水线只有 { $count } 个 micro-batch：每一级有 { $idle } 的时间空闲
     .about = micro-batch 数少于流水线级数，大部分时间耗在流水线气泡上。
     .hint = { $fix }，或调小 train.engine.pipeline_parallel_size
