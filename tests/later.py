@@ -12,6 +12,7 @@ LATER = {
 
 NEVER = {
     "model.multi_token_prediction": "heads that Transformers does not read; in none of the documents",
+    "critic.model.multi_token_prediction": "a critic has one value head",
     "rollout.sampling.num_beams": "a beam is searched, not drawn; in none of the documents",
     "rollout.engine<other>": "an engine of one framework; in none of the documents",
     "train.engine<other>": "an engine of one framework, or a remote service with an account",

@@ -192,6 +192,8 @@ def read_example(path: Path) -> tuple[str, Any, Report]:
         return (dialect, *read(path, dialect=dialect))
     lines = yaml.safe_load(path.read_text())["overrides"]
     own = [line for line in lines if not line.startswith(("--", "hydra."))]
+    if any(line.startswith("--config-name") and "megatron" in line for line in lines):
+        own.insert(0, "model_engine=megatron")  # as a launch script with this option is read
     return (dialect, *read_document(Document("overrides", {}), dialect="verl", overrides=own, environment={}))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,6 +22,7 @@ from rlctl.adapters.engine.rules import (
     Version,
     matches,
     split,
+    version_of,
 )
 from rlctl.adapters.engine.schema import Composition, Schema
 from rlctl.documents.paths import KeyPath, copied
@@ -55,8 +56,9 @@ class Table:
     """The releases that have this kind of file; all of them where it is empty."""
     typed: bool = False
     """Whether the framework turns the text of a variable into the number that a key holds."""
-    unlisted: tuple[str, ...] = ()
-    """Keys that may be set although the release's own config lacks them: a recipe's config or a launcher has them."""
+    unlisted: Mapping[str, str] = field(default_factory=dict)
+    """Keys that may be set although the release's own config lacks them, as a recipe's config or a launcher has them, with the
+    first release for which that holds; empty for all."""
     composition: Composition = field(default_factory=Composition)
     """What the framework composes its config for, which decides defaults."""
 
@@ -156,10 +158,11 @@ class Table:
         releases = self.schema.releases_of_any(place)
         if not releases or release in releases or self.schema.is_free(place, release):
             return True
-        return self._is_unlisted(place)
+        return self._is_unlisted(place, version)
 
-    def _is_unlisted(self, place: KeyPath) -> bool:
-        return any(matches(split(pattern), place) for pattern in self.unlisted)
+    def _is_unlisted(self, place: KeyPath, version: Version) -> bool:
+        found = (since for pattern, since in self.unlisted.items() if matches(split(pattern), place))
+        return any(not since or version >= version_of(since) for since in found)
 
     def takes(self, path: KeyPath, version: Version) -> bool:
         """Whether what is composed has a key at a place, or no release does, so that no schema can say."""
@@ -170,7 +173,7 @@ class Table:
         ):  # a key of no release, or of the user's
             return True
         composed = self.schema.in_composition(place, release, self.composition)
-        return composed or self.schema.is_free(place, release, self.composition) or self._is_unlisted(place)
+        return composed or self.schema.is_free(place, release, self.composition) or self._is_unlisted(place, version)
 
     def composed_for(self, composition: Composition) -> Table:
         """The same table with the defaults of a composition."""

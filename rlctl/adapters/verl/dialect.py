@@ -252,19 +252,22 @@ def _notes(*without: str) -> tuple[Noted, ...]:
     return tuple(note for note in notes.NOTES if note.path[0] not in without)
 
 
-RECIPES = (
-    *("algorithm.filter_groups.**", "data.gen_batch_size"),
-    *("async_training.**", "rollout.**", "actor_rollout_ref.actor.use_rollout_log_probs"),
-)
+RECIPES = {
+    "algorithm.filter_groups.**": "",
+    "data.gen_batch_size": "",
+    "rollout.**": "0.5",
+    "async_training.**": "0.6",
+    "actor_rollout_ref.actor.use_rollout_log_probs": "0.6",
+}
 """Keys of recipes with configs of their own: recipe/dapo, recipe/one_step_off_policy and recipe/fully_async_policy."""
-CHOICES = ("model_engine", "engine.strategy", "trainer.nnodes", "trainer.n_gpus_per_node")
+CHOICES = dict.fromkeys(("model_engine", "engine.strategy", "trainer.nnodes", "trainer.n_gpus_per_node"), "")
 """What a config file's name or torchrun says instead in releases without the key."""
 
 
 def _tables() -> Mapping[str, Table]:
     supervised = _notes(*PPO_BLOCKS)
     return {
-        "ppo": Table(PPO, _notes(*SFT_BLOCKS), schema("verl", "ppo"), unlisted=(*RECIPES, *CHOICES)),
+        "ppo": Table(PPO, _notes(*SFT_BLOCKS), schema("verl", "ppo"), unlisted={**RECIPES, **CHOICES}),
         "sft_engine": Table(
             tuple(sft.ENGINE),
             supervised,
