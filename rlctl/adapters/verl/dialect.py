@@ -256,8 +256,8 @@ RECIPES = {
     "algorithm.filter_groups.**": "",
     "data.gen_batch_size": "",
     "rollout.**": "0.5",
-    "async_training.**": "0.6",
-    "actor_rollout_ref.actor.use_rollout_log_probs": "0.6",
+    "async_training.**": "0.7",
+    "actor_rollout_ref.actor.use_rollout_log_probs": "0.7",
 }
 """Keys of recipes with configs of their own: recipe/dapo, recipe/one_step_off_policy and recipe/fully_async_policy."""
 CHOICES = dict.fromkeys(("model_engine", "engine.strategy", "trainer.nnodes", "trainer.n_gpus_per_node"), "")
