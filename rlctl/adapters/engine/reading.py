@@ -571,7 +571,9 @@ class Reader:
         It is for a variable that is not set, or that holds a secret. What carries the text on, such as a path, is fine.
         """
         refused = {finding.key for finding in self.findings if finding.level is Level.ERROR}
-        texts = list(_texts(self.tree)) if self.resolved.expressions else []
+        tree = self.tree if self.resolved.expressions else {}
+        meant = list(_texts({name: value for name, value in tree.items() if name != "extensions"}))
+        kept = [*meant, *_texts(tree.get("extensions", {}))]
         for leaf, written in self.resolved.expressions.items():
             value = find(self.resolved.values, leaf)
             if not isinstance(value, str) or "${" not in value or dotted(leaf) in refused:
@@ -580,6 +582,7 @@ class Reader:
                 continue  # it names a key that is refused itself, or a mapping with one that nobody uses
             uses = self.used.get(leaf, ())
             live = any(flow.to and not problem for flow, problem in uses) or (not uses and self._is_known(leaf))
+            texts = kept if self._of_other_kind(leaf) is None else meant  # a number that is kept is not set either
             if live and not any(value in each for each in texts):
                 self.findings.append(self._bad_value(leaf, TypeError()))
 
