@@ -48,6 +48,13 @@ class Terminal:
             assert time.monotonic() < deadline, f"{missing} did not come:\n{screen}"
             time.sleep(0.1)
 
+    def loses(self, text: str) -> None:
+        """Wait until a text is no longer on the screen."""
+        deadline = time.monotonic() + PATIENCE
+        while text in (screen := self.screen):
+            assert time.monotonic() < deadline, f"{text} did not go:\n{screen}"
+            time.sleep(0.1)
+
     def press(self, *keys: str) -> None:
         """Press keys by their names in tmux, as fast as a person does: ``C-s``, ``F12``, ``Enter``."""
         for key in keys:
