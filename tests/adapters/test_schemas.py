@@ -175,6 +175,20 @@ def test_a_key_of_another_engine_is_refused_by_hydra_and_by_check() -> None:
     assert [item for item in report.findings if item.code == "other-engines-key"] == []
 
 
+@pytest.mark.parametrize(
+    ("asked", "release"), [("0.10.dev0", "0.9"), ("0.9.1+ours", ""), ("0.9", ""), ("0.2", "0.3"), ("v0.12", "0.9")]
+)
+def test_the_nearest_release_stands_in_for_an_unknown_one(asked: str, release: str) -> None:
+    """With a note when reading and when writing; a patch release and a fork of a known series need none."""
+    text = "data: {train_files: a.parquet}\nactor_rollout_ref: {model: {path: m}, rollout: {name: vllm}}\n"
+    _, report = read_document(read_yaml(text, "f.yaml"), dialect=f"verl@{asked}", environment={})
+    made = convert(text, f"verl@{asked}", dialect="verl@0.9", environment={})
+    for found in (report, made.report):
+        notes = [item for item in found.findings if item.code == "nearest-release"]
+        assert [item.params["release"] for item in notes] == ([release] if release else [])
+    assert made.report.target == f"verl@{release or '0.9'}"
+
+
 def test_a_line_of_a_schema_says_releases_engines_and_defaults() -> None:
     found = Schema(
         {"a.b": "3-5 null\t6:megatron,veomni 1\t7?:fsdp 2\t7-9@fully_async 3", "free": "3 {}", "x.*.y": "10"}

@@ -27,7 +27,7 @@ def keys(cls: type, prefix: str = "", above: tuple[type, ...] = (), made: Any = 
 
     Args:
         cls: the class.
-        prefix: what stands before its keys.
+        prefix: the section of its keys, with a dot.
         above: the classes that hold it, so that one that holds itself ends.
         made: the object that is the default of the section, if it has one.
     """

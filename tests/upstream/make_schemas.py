@@ -1,4 +1,4 @@
-"""Writes the schemas of the frameworks' releases, ``rlctl/adapters/schemas``, anew from what was published.
+"""Writes the schemas of the frameworks' releases, ``rlctl/adapters/schemas``, from what was published.
 
 python -m tests.upstream.make_schemas verl                 # downloads the packages of verl's releases
 python -m tests.upstream.make_schemas verl --cache FOLDER  # keeps them in FOLDER, or takes them from there

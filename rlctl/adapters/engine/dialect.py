@@ -25,7 +25,7 @@ from rlctl.documents import Comment, Document, KeyPath, Override, apply_override
 from rlctl.documents.paths import copied
 from rlctl.planning.memory_terms import OWN, MemoryTerms
 
-_SERIES = re.compile(r"v?(\d+)\.(\d+)(?![\d])")
+_SERIES = re.compile(r"v?(\d+)\.(\d+)")
 
 
 def _distance(known: Version, asked: re.Match[str]) -> tuple[bool, int]:

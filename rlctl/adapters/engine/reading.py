@@ -866,7 +866,7 @@ def read_document(
 def resolved_over(
     table: Table, version: Version, document: Document, environment: Mapping[str, str] | None
 ) -> Resolved:
-    """A document with its expressions resolved, which may name keys that nobody wrote."""
+    """A document with its expressions resolved; they may name keys that only the framework's defaults have."""
     refers = any("${" in text for text in _texts(document.values))
     return resolve(document, environment=environment, base=table.defaults_tree(version) if refers else None)
 

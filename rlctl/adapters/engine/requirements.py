@@ -10,7 +10,7 @@ from typing import Any
 
 from rlctl.adapters.engine.dialect import Dialect
 from rlctl.adapters.engine.reading import TextView, resolved_over
-from rlctl.adapters.engine.rules import ABSENT, Absent, version_of
+from rlctl.adapters.engine.rules import version_of
 from rlctl.adapters.engine.table import Table
 from rlctl.common.messages.reasons import said, translated
 from rlctl.common.records import record
@@ -27,8 +27,6 @@ class Values:
     """The values in effect of one file, by the framework's keys: what is written over the framework's defaults."""
 
     view: TextView
-    defaults: Mapping[str, Any]
-    """Defaults of keys that no rule of the dialect's table reads."""
     program: str = ""
     """The program that a launch script starts, as ``verl.trainer.main_ppo``; empty if that is not known."""
 
@@ -38,8 +36,7 @@ class Values:
         Raises:
             TypeError: the value is an expression that cannot be resolved here.
         """
-        value = self.view.get(key, ABSENT)
-        value = self.defaults.get(key) if isinstance(value, Absent) else value
+        value = self.view.get(key)
         if isinstance(value, str) and "${" in value:
             raise TypeError(said("{key} is not resolved", key=key))
         return value
@@ -54,7 +51,7 @@ class Values:
 
     def below(self, key: str) -> Values:
         """The same, with keys counted from a mapping."""
-        return replace(self, view=self.view.inside(key, ""), defaults={})
+        return replace(self, view=self.view.inside(key, ""))
 
 
 @record
@@ -121,7 +118,6 @@ class Requirements:
     release: str
     """The newest release whose source was read."""
     rows: tuple[Requirement, ...]
-    defaults: Mapping[str, Any]
     kinds: tuple[str, ...] = ()
     """The kinds of file that they are for; empty for all."""
     strict: Callable[[str], bool] = lambda key: True
@@ -189,7 +185,7 @@ def refused(
     taken = dialect.detect(document, version=release, kind=kind)
     table, version = dialect.table_for(document, taken.kind), version_of(taken.version)
     resolved = resolved_over(table, version, document, environment)
-    values = Values(TextView(table, version, resolved.values, {}), requirements.defaults, program)
+    values = Values(TextView(table, version, resolved.values, {}), program)
     is_usual = not requirements.kinds or taken.kind in requirements.kinds
     rows = [row for row in requirements.rows if (taken.kind in row.kinds if row.kinds else is_usual)]
     nulls = _null_sections(requirements, table, taken.version, document) if is_usual else ()

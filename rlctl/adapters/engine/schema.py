@@ -53,7 +53,7 @@ class Schema(Mapping[KeyPath, frozenset[str]]):
     """Every key of a kind of file, by generic path, with the releases that have it. Lines are parsed when they are asked for."""
 
     def __init__(self, lines: Mapping[str, str] | None = None) -> None:
-        """``lines`` are what stands behind each key in the file."""
+        """``lines``: the rest of each line of the file, by its key."""
         self._lines = lines or {}
         self._spans: dict[str, tuple[Span, ...]] = {}
         self._releases: dict[str, frozenset[str]] = {}

@@ -134,7 +134,8 @@ class Table:
         place = generic(path)
         key = self.index.get(place)
         if key is None:
-            return followed(self.schema.default(place, version, self.composition))
+            default = followed(self.schema.default(place, version, self.composition))
+            return ABSENT if default == TO_BE_SET else default
         return self.default_of(key, place, version)
 
     def default_of(self, key: DialectKey, path: KeyPath, version: Version) -> Any:
@@ -168,9 +169,8 @@ class Table:
         """Whether what is composed has a key at a place, or no release does, so that no schema can say."""
         place, release = generic(path), release_of(version)
         releases = self.schema.releases(place)
-        if releases is None or (
-            place not in self.schema and release in releases
-        ):  # a key of no release, or of the user's
+        of_users = releases is not None and place not in self.schema and release in releases
+        if releases is None or of_users:
             return True
         composed = self.schema.in_composition(place, release, self.composition)
         return composed or self.schema.is_free(place, release, self.composition) or self._is_unlisted(place, version)

@@ -263,7 +263,6 @@ def _no_null(key: str) -> bool:
 REQUIREMENTS = Requirements(
     "2026.8",
     (*ROWS, *engine_limits.ROWS, *ineffective.ROWS),
-    {"generate_opt_level": 1},
     strict=lambda key: False,
     no_null=(_no_null, "examples/start_rlvr_pipeline.py, from_dict"),
 )

@@ -407,7 +407,6 @@ def _no_null(key: str) -> bool:
 REQUIREMENTS = Requirements(
     "0.6.0",
     (*ROWS, *engine_limits.ROWS, *ineffective.ROWS),
-    {"explorer.concurrent_mode": "sequential", "explorer.over_rollout.return_partial_tasks": False},
     strict=_is_checked,
     no_null=(_no_null, "trinity/common/config.py, load_config"),
 )

@@ -578,7 +578,6 @@ ROWS: tuple[Requirement, ...] = (
 REQUIREMENTS = Requirements(
     "0.9.1",
     (*ROWS, *engine_limits.ROWS, *ineffective.ROWS, *user_limits.ROWS, *supervised_requirements.ROWS),
-    {f"{ROLLOUT}.mode": "async", f"{ROLLOUT}.name": None, "trainer.v1.separate_async.parameter_sync_step": 1},
     kinds=("ppo",),
     older=("0.3", "0.4", "0.5", "0.6", "0.7", "0.8"),
 )
