@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from rlctl.adapters import dialect as dialect_called
-from rlctl.adapters.engine.requirements import Requirements, refused, requirements_of, series_of
+from rlctl.adapters.engine.requirements import IGNORES, Requirements, refused, requirements_of, series_of
 from rlctl.adapters.engine.rules import split
 from rlctl.adapters.engine.tree import put
 from rlctl.common.errors import Location
@@ -55,17 +55,19 @@ def findings_of(
     version = release if own else dialect.newest
     reported = {stopping.code for stopping in found}
     program = _program(report) if own else ""
+    unread = [item.key for item in report.findings if item.code == "key-unread"]
     broken = refused(requirements, dialect, document, release=version, environment=os.environ, program=program)
     for row, message in broken:
-        if row.writer_code in reported or row.check_code in checked:
+        told_before = row.code == IGNORES and any(f"{row.key}.".startswith(f"{key}.") for key in unread)
+        if told_before or row.writer_code in reported or row.check_code in checked:
             continue
         source = f"{framework(runner)} {requirements.release} ({row.source})"
         place = _place(document, split(row.key))
         told = finding(row.code, row.level, row.key, place, reason=message, source=source, advice=row.hint)
         found.append(replace(told, runners=(runner,)))
     if loaded is not None:
-        unread = loaded.as_written(dialect.on_data(loaded.config))
-        found += [replace(item, at=loaded.locate_any(parse_dotted(item.key))) for item in unread]
+        on_data = loaded.as_written(dialect.on_data(loaded.config))
+        found += [replace(item, at=loaded.locate_any(parse_dotted(item.key))) for item in on_data]
     if own and series_of(requirements.release) != release:
         against = f"{framework(runner)} {requirements.release}"
         found.append(finding("runner-release", Level.NOTE, read=release_of(report.dialect), checked=against))

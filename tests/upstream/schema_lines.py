@@ -56,7 +56,7 @@ def _spans(having: Sequence[tuple[Place, Any]], facts: Facts, trainer: str, some
             among = "" if engines == every else ":" + ",".join(sorted(engines))
             found.setdefault((mark, among, value), []).append(release)
     for (mark, among, value), releases in found.items():
-        yield f"{_ranges(releases)}{mark}{among}{'@' + trainer if trainer else ''}{' ' if value else ''}{value}"
+        yield f"{ranges(releases)}{mark}{among}{'@' + trainer if trainer else ''}{' ' if value else ''}{value}"
 
 
 def _text(value: Any) -> str:
@@ -65,7 +65,7 @@ def _text(value: Any) -> str:
     return "" if isinstance(value, Absent) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _ranges(releases: Iterable[str]) -> str:
+def ranges(releases: Iterable[str]) -> str:
     """Releases as a line says them."""
     names = list(releases)
     minors = [int(name.removeprefix("0.")) for name in names if name.startswith("0.")]

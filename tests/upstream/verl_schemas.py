@@ -41,12 +41,12 @@ EXPERIMENTAL = {
 """Asynchronous entry points: configs that extend those of PPO."""
 
 
-def package(release: str, cache: Path) -> Path:
-    """The unpacked ``verl`` folder of a published release, downloaded once."""
-    place = cache / f"verl-{release}"
-    if not (place / "verl").is_dir():
+def package(release: str, cache: Path, project: str = "verl", folder: str = "verl") -> Path:
+    """The unpacked folder of a published release, of verl or another project, downloaded once."""
+    place = cache / f"{project}-{release}"
+    if not (place / folder).is_dir():
         command = ["download", "--quiet", "--no-deps", "--disable-pip-version-check", "-d", str(place)]
-        subprocess.run([sys.executable, "-m", "pip", *command, f"verl=={release}"], check=True)
+        subprocess.run([sys.executable, "-m", "pip", *command, f"{project}=={release}"], check=True)
         for file in place.iterdir():
             data = io.BytesIO(file.read_bytes())
             if file.suffix == ".whl":
@@ -54,7 +54,7 @@ def package(release: str, cache: Path) -> Path:
             else:
                 with tarfile.open(fileobj=data) as archive:
                     archive.extractall(place, filter="data")
-    return place / "verl"
+    return place / folder
 
 
 Defaults = dict[str, Any]

@@ -8,10 +8,12 @@ from dataclasses import field, replace
 from importlib import import_module
 from typing import Any
 
-from rlctl.adapters.engine.dialect import Dialect
+from rlctl.adapters.engine.dialect import Detection, Dialect
 from rlctl.adapters.engine.reading import TextView, resolved_over
 from rlctl.adapters.engine.rules import version_of
 from rlctl.adapters.engine.table import Table
+from rlctl.adapters.engine.tree import find
+from rlctl.adapters.engine.unread import written_unread
 from rlctl.common.messages.reasons import said, translated
 from rlctl.common.records import record
 from rlctl.common.report import Level
@@ -20,6 +22,8 @@ from rlctl.documents import Document, dotted
 _NAMED = re.compile(r"\{([\w.]+)\}")
 REFUSES, IGNORES = "runner-refuses", "runner-ignores"
 """Codes of what a framework refuses, and of what it accepts and does not use."""
+NOWHERE = said("no module of it names the key")
+"""Where a key is read that is never read."""
 
 
 @record
@@ -189,7 +193,10 @@ def refused(
     is_usual = not requirements.kinds or taken.kind in requirements.kinds
     rows = [row for row in requirements.rows if (taken.kind in row.kinds if row.kinds else is_usual)]
     nulls = _null_sections(requirements, table, taken.version, document) if is_usual else ()
-    return [*nulls, *_broken(rows, values)]
+    broken = [*nulls, *_broken(rows, values)]
+    reported = {row.key for row, _ in broken}
+    unread = _unread(dialect.name, taken, table, document)
+    return [*broken, *(item for item in unread if item[0].key not in reported)]
 
 
 def _null_sections(
@@ -204,6 +211,22 @@ def _null_sections(
         if value is None and is_refused(key) and table.is_section(path, version_of(release), release):
             row = Requirement(key, bool, said("{key} is null; expected a section", key=key), source, "remove the key")
             yield row, translated(row.message)
+
+
+def _unread(framework: str, taken: Detection, table: Table, document: Document) -> Iterator[tuple[Requirement, str]]:
+    """A line for each key that the file sets to something, and no module of the release names."""
+    for path in written_unread(framework, taken.kind, taken.version, table, document):
+        key = dotted(path)
+        value = _shown(find(document.values, path))
+        message = said(
+            "{key} is {value}, but the framework never reads the key: the run is the same without it",
+            key=key,
+            value=value,
+        )
+        yield (
+            Requirement(key, bool, message, translated(NOWHERE), "remove the key", level=Level.WARNING, code=IGNORES),
+            translated(message),
+        )
 
 
 def _broken(rows: Iterable[Requirement], values: Values) -> Iterator[tuple[Requirement, str]]:

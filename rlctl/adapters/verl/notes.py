@@ -47,6 +47,7 @@ DEAD = [
     ),
     *dead("verl never reads it", "data.return_raw_input_ids", f"{R}.over_sample_rate"),
     *misleading("verl never reads it", f"{A}.freeze_vision_tower", since="0.8"),
+    *misleading("verl never reads it", f"{R}.ignore_eos", "rollout.ignore_eos", since="0.7", until="0.8"),
     *dead(
         "verl never reads it",
         f"{R}.multi_turn.num_repeat_rollouts",

@@ -379,7 +379,9 @@ RULES: list[Rule] = [
     Key(f"{R}.temperature", "rollout.sampling.temperature", 1.0),
     Key(f"{R}.top_p", "rollout.sampling.top_p", 1),
     Key(f"{R}.top_k", "rollout.sampling.top_k", -1, Off(-1)),
-    Key(f"{R}.ignore_eos", "rollout.sampling.ignore_eos", False),
+    Key(f"{R}.ignore_eos", "rollout.sampling.ignore_eos", False, until="0.6"),
+    Key(f"{R}.ignore_eos", "rollout.sampling.ignore_eos", False, since="0.9"),
+    Dropped("rollout.sampling.ignore_eos", "verl 0.7 and 0.8 never read ignore_eos: a response ends at that token"),
     Key(f"{R}.seed", "rollout.sampling.seed", 42),
     Key(
         f"{R}.calculate_log_probs",
