@@ -13,7 +13,7 @@ from rlctl.common.messages import text
 from rlctl.common.messages.reasons import said, together, translated
 
 if TYPE_CHECKING:
-    from rlctl.adapters.engine.matrix import Meaning, Spelling
+    from rlctl.adapters.engine.meanings import Meaning, Spelling
     from rlctl.config.explain import Explanation
 
 
@@ -46,7 +46,7 @@ def explain(
 
     [cyan]rlctl explain actor_rollout_ref.rollout.n[/cyan]
     """
-    from rlctl.adapters.engine.matrix import meanings, nearest
+    from rlctl.adapters.engine.meanings import meanings, nearest
     from rlctl.adapters.engine.words import canonical_for, tools_with
     from rlctl.common.errors import ConfigError
     from rlctl.config.explain import explain as look_up
@@ -116,7 +116,7 @@ def as_data(found: Explanation) -> dict[str, Any]:
 
 def _spellings(found: Explanation) -> list[Spelling]:
     """What a key is called in every dialect; of a choice, the key that chooses; of a section, its switch."""
-    from rlctl.adapters.engine.matrix import canonical_paths, spellings
+    from rlctl.adapters.engine.meanings import canonical_paths, spellings
 
     path = _bare(found.pattern)
     if found.below and (switched := [item for item in spellings(path) if item.keys]):
@@ -135,7 +135,7 @@ def _bare(pattern: str) -> str:
 
 def meaning_lines(meaning: Meaning) -> Iterator[str]:
     """What a dialect's key means, and the canonical keys that it becomes."""
-    from rlctl.adapters.engine.matrix import default_text
+    from rlctl.adapters.engine.meanings import default_text
     from rlctl.config.chinese import in_words
     from rlctl.config.explain import explain as look_up
 
@@ -160,7 +160,7 @@ def meaning_lines(meaning: Meaning) -> Iterator[str]:
 
 def _elsewhere(found: Explanation, *, but: str = "") -> Iterator[str]:
     """A key in every dialect: name, default, how the value changes; or why there is nothing."""
-    from rlctl.adapters.engine.matrix import default_text
+    from rlctl.adapters.engine.meanings import default_text
 
     spelled = [item for item in _spellings(found) if item.dialect != but]
     if not spelled:

@@ -8,7 +8,7 @@ from functools import cache
 from itertools import takewhile
 from typing import Any
 
-from rlctl.adapters.engine.matrix import meanings
+from rlctl.adapters.engine.meanings import meanings
 from rlctl.common.report import Entry, Finding
 from rlctl.config import to_plain
 from rlctl.documents import KeyPath, parse_dotted

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from rlctl.adapters.engine.matrix import Spelling, canonical_paths, filled, spellings
+from rlctl.adapters.engine.meanings import Spelling, canonical_paths, filled, spellings
 from rlctl.adapters.engine.words import TOOLS
 from rlctl.config import Config
 from rlctl.config.inspect import walk

@@ -15,7 +15,7 @@ from itertools import islice, takewhile
 from typing import Any
 
 from rlctl.adapters import dialect as dialect_called
-from rlctl.adapters.engine.matrix import flat
+from rlctl.adapters.engine.meanings import flat
 from rlctl.adapters.engine.rules import ABSENT, Absent, Chosen, Key, Rule, Switch, Tree, matches, split, version_of
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import GONE, changed_leaves, find, gates, remove

@@ -9,7 +9,7 @@ from typing import Any
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.engine.dialect import File
 from rlctl.adapters.engine.lacking import lacking
-from rlctl.adapters.engine.matrix import Meaning, meanings
+from rlctl.adapters.engine.meanings import Meaning, meanings
 from rlctl.adapters.engine.tree import find
 from rlctl.adapters.engine.writing import WriteOutcome
 from rlctl.common.messages.reasons import said, together

@@ -325,7 +325,7 @@ def _assigned(
 
 def _own_key(assignment: str) -> str:
     """What to write for a key of a framework that was given to ``--set``; empty for any other."""
-    from rlctl.adapters.engine.matrix import meanings  # only a mistake needs it
+    from rlctl.adapters.engine.meanings import meanings  # only a mistake needs it
 
     key = assignment.partition("=")[0].strip()
     known = next((each for each in meanings(key) if each.canonical), None)

@@ -10,7 +10,7 @@ import yaml
 
 from rlctl.adapters import SIGNS, dialect, names
 from rlctl.adapters.engine.dialect import Detection
-from rlctl.adapters.engine.matrix import flat, named
+from rlctl.adapters.engine.meanings import flat, named
 from rlctl.adapters.engine.reading import unknown_keys
 from rlctl.adapters.engine.rules import CustomRule, Dropped, Key, matches, version_of
 from rlctl.adapters.engine.table import Table

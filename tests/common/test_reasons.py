@@ -12,7 +12,7 @@ from string import Formatter
 
 import pytest
 
-from rlctl.adapters.engine.matrix import NOTED
+from rlctl.adapters.engine.meanings import NOTED
 from rlctl.common.errors import UsageError
 from rlctl.common.language import VARIABLE
 from rlctl.common.messages import in_language

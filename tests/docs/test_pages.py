@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlctl.adapters.engine.matrix import canonical_paths, spellings
+from rlctl.adapters.engine.meanings import canonical_paths, spellings
 from rlctl.config import Config
 from rlctl.config.inspect import option_patterns, walk
 from rlctl.planning.support import Status, status_of

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from rlctl.adapters.engine.matrix import canonical_paths, spellings
+from rlctl.adapters.engine.meanings import canonical_paths, spellings
 from rlctl.common.messages import catalogue
 from rlctl.config import Config, config_from
 from rlctl.config.inspect import is_container, option_patterns, sections_in, walk

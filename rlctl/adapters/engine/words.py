@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from rlctl.adapters.engine.matrix import canonical_paths, filled
+from rlctl.adapters.engine.meanings import canonical_paths, filled
 from rlctl.config import Config
 from rlctl.config.fields import Choice
 from rlctl.config.inspect import sections_in, walk

@@ -443,8 +443,13 @@ AGENTIC_ADVANTAGE = CustomRule(
             "algorithm.advantage.normalize_by_std",
             "algorithm.reward_shaping.normalize",
         ),
-        "reward_normalization.norm_mean_type": "algorithm.reward_shaping.normalize",
-        "reward_normalization.norm_std_type": "algorithm.reward_shaping.normalize",
+        **{
+            f"reward_normalization.{name}": (
+                "algorithm.advantage.normalize_by_std",
+                "algorithm.reward_shaping.normalize",
+            )
+            for name in ("norm_mean_type", "norm_std_type")
+        },
         "episode_reward_weight": "algorithm.advantage.episode_weight",
         "step_reward_weight": "algorithm.advantage.step_weight",
         "step_reward_gamma": "algorithm.advantage.gamma",

@@ -303,7 +303,6 @@ def precision(worker: str, to: str) -> CustomRule:
         write,
         by_key={
             **{key.name: f"{c}compute" for key in own},
-            m: (f"{c}parameters", f"{c}compute"),
             f"{s}param_dtype": (f"{c}parameters", f"{c}compute"),
             f"{s}accumulate_allreduce_grads_in_fp32": f"{c}reduce",
             f"{s}reduce_dtype": f"{c}reduce",

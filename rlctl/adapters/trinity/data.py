@@ -536,6 +536,7 @@ RULES: list[Rule] = [
         _write_eval,
         by_key={
             **{f"{E}.{key}": "data.eval[].system_prompt" for key in (*PROMPTING, "default_eval_workflow_type")},
+            f"{E}.default_reward_fn_type": ("data.eval[].system_prompt", "data.eval[].reward"),
             f"{E}.eval_tasksets": "data.eval",
             f"{E}.eval_tasksets.*": (),
             **meanings(f"{E}.eval_tasksets.*", "eval"),

@@ -524,6 +524,7 @@ TRAINER: list[Rule] = [
         _write_engine,
         by_key={
             "trainer.trainer_strategy": "train.engine.source",
+            f"{ACTOR}.strategy": "train.engine.type",
             "model.tinker.enable": "train.engine.type",
             "model.tinker.rank": "train.engine.args",
             "model.tinker.seed": "train.engine.args",
@@ -551,8 +552,11 @@ TRAINER: list[Rule] = [
         by_key={
             "trainer.param_offload": "train.engine.offload",
             "trainer.optimizer_offload": "train.engine.offload",
-            "trainer.trainer_config.actor_rollout_ref.actor.fsdp_config.param_offload": "train.engine.offload",
-            "trainer.trainer_config.actor_rollout_ref.actor.fsdp_config.optimizer_offload": "train.engine.offload",
+            **{
+                f"{ACTOR}.{block}.{name}_offload": "train.engine.offload"
+                for block in ("fsdp_config", "megatron")
+                for name in ("param", "optimizer")
+            },
         },
         why="Which of three blocks holds the switches depends on the engine and the release.",
     ),

@@ -215,8 +215,8 @@ KEYS = (
     ),
 )
 LEGACY_FILLS: dict[str, str | tuple[str, ...]] = {
-    "": f"{IS}.level",
-    "_threshold": (f"{IS}.threshold", f"{C}.rejection_bounds"),
+    "": (f"{IS}.level", C),
+    "_threshold": (f"{IS}.threshold", f"{C}.rejection_bounds", C),
     "_threshold_lower": f"{C}.rejection_bounds",
     "_level": (f"{IS}.level", f"{C}.rejection"),
     "_mode": (f"{C}.rejection", f"{C}.rejection_bounds"),

@@ -1,11 +1,11 @@
-"""The tables side by side: canonical keys and keys of a dialect lead to each other."""
+"""A canonical key leads to the keys of a dialect, and a key of a dialect to its meaning."""
 
 from __future__ import annotations
 
 import pytest
 
 from rlctl.adapters import dialect
-from rlctl.adapters.engine.matrix import default_text, meanings, nearest, others, spellings
+from rlctl.adapters.engine.meanings import default_text, meanings, nearest, others, spellings
 from rlctl.adapters.engine.rules import ABSENT, DefaultFrom, VersionedDefault
 
 

@@ -1,6 +1,6 @@
-"""The tables of all dialects side by side: what a canonical key is called in each, and what a key of one of them means.
+"""What each canonical key is called in every dialect, and what a key of one of them means.
 
-Everything here is read from the tables; nothing is known of a dialect by name.
+All of it is read from the tables; no dialect is known by name.
 """
 
 from __future__ import annotations
