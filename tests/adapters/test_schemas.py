@@ -10,8 +10,10 @@ import pytest
 import yaml
 
 from rlctl.adapters import dialect
-from rlctl.adapters.engine.rules import ABSENT, matches, split
+from rlctl.adapters.engine.meanings import flat, others
+from rlctl.adapters.engine.rules import ABSENT, Absent, DefaultFrom, matches, split, version_of
 from rlctl.adapters.engine.schema import FOLDER, Composition, Schema, schema
+from rlctl.adapters.engine.table import UNSAID
 from rlctl.adapters.verl.dialect import CHOICES, RECIPES
 from rlctl.common.errors import TranslationError
 from rlctl.documents import Document, read_yaml
@@ -211,3 +213,32 @@ def test_the_schemas_are_those_that_were_compared_with_the_frameworks() -> None:
     compared = {name: digest for digest, name in (line.split() for line in lines)}
     files = {file.relative_to(FOLDER).as_posix(): file for file in FOLDER.rglob("*.tsv")}
     assert {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()} == compared
+
+
+OTHERWISE = {
+    ("verl", "trainer.default_local_dir"): "made of the run's names, which the rule says in words of its own",
+    ("verl", "critic.ppo_micro_batch_size_per_gpu"): "refers to a key that stands for it in old files",
+    ("verl", "actor_rollout_ref.rollout.name"): "has to be set; what is meant where it is not",
+    ("verl", "actor_rollout_ref.rollout.response_length"): "follows the data's",
+    ("verl", "actor_rollout_ref.rollout.prompt_length"): "follows the data's",
+    ("trinity", "explorer.rollout_model.engine_type"): "the same engine, which rlctl does not have to write",
+    ("trinity", "trainer.max_checkpoints_to_keep"): "0 is no limit",
+    ("roll", "max_grad_norm"): "distillation sets it otherwise than the other pipelines",
+}
+
+
+@pytest.mark.parametrize("name", others())
+def test_a_default_in_a_row_is_that_of_the_newest_schema(name: str) -> None:
+    """The schema decides; a row repeats its default for those who read the table, and says what it leaves open."""
+    own, wrong, repeated = dialect(name), [], 0
+    release = version_of(own.versions[-1])
+    for kind, table in own.tables.items():
+        for key in (key for rule in flat(table.rules) for key in rule.keys):
+            says, has = key.default_in(release), table.schema.default(key.path, release, table.composition)
+            if isinstance(says, (Absent, DefaultFrom)) or has is ABSENT or has in UNSAID or "*" in key.name:
+                continue
+            repeated += says == has
+            if says != has and (name, key.name) not in OTHERWISE:
+                wrong.append(f"{kind}: {key.name} is {says!r} in its row and {has!r} in the schema")
+    assert wrong == []
+    assert repeated
