@@ -46,6 +46,7 @@ __all__ = [
     "RULES_OF_ROWS",
     "check",
     "elsewhere",
+    "new_problems",
     "of_reading",
     "refuse_unused",
     "with_mistyped_keys",
@@ -126,6 +127,36 @@ def check(
         found_here = [_finding(problem, ("stages", index), _in_stage(config, index, locate), runner) for problem in own]
         findings += [replace(item, stage=stages[index].name) for item in found_here]
     return findings
+
+
+def new_problems(
+    before: Config,
+    after: Config,
+    *,
+    cluster: Cluster | None = None,
+    silent: Collection[KeyPath] = (),
+    runner: str = RLCTL,
+) -> list[Problem]:
+    """What the rules on the config itself find after a change and not before, without notes and estimates of memory.
+
+    Args:
+        before: the config.
+        after: the changed one.
+        cluster: the machines that the changed one is for.
+        silent: as for ``check``.
+        runner: the framework that is to run it.
+    """
+    surroundings = CheckContext(cluster, None, silent, runner)
+    known, found = ([*_of_stages(config, surroundings)] for config in (before, after))
+    places = {(problem.id, problem.key) for problem in known}
+    grave = (problem for problem in found if level_for(problem.id, runner) not in (None, Level.NOTE))
+    return [problem for problem in grave if (problem.id, problem.key) not in places]
+
+
+def _of_stages(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
+    for stage in resolve_stages(config)[0]:
+        for rule in FIX_RULES:
+            yield from rule(stage.config, surroundings)
 
 
 def elsewhere(finding: Finding) -> Finding:

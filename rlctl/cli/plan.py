@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +16,7 @@ from rlctl.common.errors import ExitCode, PlanError
 from rlctl.common.messages import text
 
 if TYPE_CHECKING:
-    from rlctl.common.report import Finding
+    from rlctl.common.report import Finding, Report
     from rlctl.config import Loaded
     from rlctl.planning.memory import Fit
     from rlctl.planning.plan import Cluster
@@ -62,6 +63,15 @@ def plan(
     runner: Annotated[
         arguments.Runner | None, typer.Option(help="Framework whose memory is estimated (default: that of the file).")
     ] = None,
+    solve: Annotated[
+        list[str],
+        typer.Option(
+            "--solve",
+            metavar="QUANTITY",
+            help="Find the best value that fits: [b]micro-batch[/b], [b]tokens[/b] (of a micro-batch), "
+            "[b]max_response_length[/b], [b]gpu_memory_utilization[/b] or the fewest [b]gpus[/b]. Several give a table.",
+        ),
+    ] = [],  # noqa: B006 - typer reads it, nothing changes it
     dialect: arguments.Dialect = None,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
     trace: arguments.Trace = False,
@@ -92,6 +102,8 @@ def plan(
     [cyan]rlctl plan run.yaml --cluster local -o plan.json[/cyan]
 
     [cyan]rlctl plan run_qwen3_8b.sh --cluster 1x8:H100[/cyan]
+
+    [cyan]rlctl plan verl.yaml --cluster 1x8:H100 --solve micro-batch[/cyan]
     """
     from rlctl.adapters import memory_terms
     from rlctl.checks import without_equivalent
@@ -105,6 +117,21 @@ def plan(
     machines = arguments.cluster_of(cluster) if cluster else None
     json, out = json or out == output.STANDARD_OUTPUT, None if out == output.STANDARD_OUTPUT else out
     terms = memory_terms(report, runner or "")
+    if solve:
+        from rlctl.cli.plan_solve import solve as answer
+
+        def again(overrides: Sequence[str]) -> tuple[Loaded | None, Report]:
+            return arguments.read_inputs(
+                [*inputs, *overrides],
+                dialect=report.dialect,
+                assignments=assignments,
+                trace=trace,
+                variables=variables,
+            )
+
+        with in_own_keys(loaded, report.dialect):
+            answer(solve, loaded, report, machines, terms, again, json=json)
+        return
     counted = count_rows(loaded.config) if rows is None else None
     read = [*report.findings, *without_equivalent(report)]
     try:

@@ -350,9 +350,14 @@ def _fit(config: Config, device: Device, cluster: Cluster | None, terms: MemoryT
     """Whether a stage fits the GPUs of a cluster whose memory is known."""
     if cluster is None or device == "cpu":
         return None
-    gpu = known_gpu(cluster.gpu)
-    gib = cluster.gib_per_device or (gpu.gib if gpu is not None else None)
+    gib = memory_of_device(cluster)
     return None if gib is None else fit_of(config, gib=gib, device=device, terms=terms)
+
+
+def memory_of_device(cluster: Cluster) -> float | None:
+    """GiB of one GPU of a cluster; None if it is not known."""
+    gpu = known_gpu(cluster.gpu)
+    return cluster.gib_per_device or (gpu.gib if gpu is not None else None)
 
 
 def _memory_notes(config: Config, device: Device, fit: Fit | None, terms: MemoryTerms) -> list[str]:

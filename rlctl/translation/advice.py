@@ -7,7 +7,7 @@ framework's own key and value; reading that back tells whether the value survive
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -36,6 +36,8 @@ TRIES = 64
 """Values that are tried for one key before rlctl says that the framework cannot express any of them."""
 MOST_KEYS = 3
 """Keys that one hint changes together; a fix that takes more is no hint."""
+MOST_WRITTEN = 8
+"""Keys that several values change together, as for a plan that solves for them."""
 _PROBE = "rlctl-probe.parquet"
 _KEY = re.compile(r"(?<![\w.])(?<!--set )(?:[a-z_]+(?:\[\d+\])?(?:\.[a-z_0-9]+(?:\[\d+\])?)+|[a-z_]+\[\d+\])")
 _QUOTED_KEY = re.compile(rf"(?P<quote>'?)(?P<key>{_KEY.pattern})(?P=quote)")
@@ -125,7 +127,7 @@ class Adviser:
         if settings:
             return worded(finding.template, settings), ""
         key, value = missing[0]
-        reason = self._why_not(key, value)
+        reason = self.why_not(key, value)
         if not reason:
             return in_canonical_words(finding.template, missing), ""
         return said(
@@ -186,6 +188,40 @@ class Adviser:
             return []
         kept = _trained(again, *(key for key, _ in fixes)) == _trained(self._before_read, *(key for key, _ in fixes))
         return [Setting(dotted(path), () if value is GONE else (value,)) for path, value in changes] if kept else []
+
+    def change(self, fixes: Sequence[Fix]) -> list[Setting]:
+        """Canonical values as settings of the file; what no single keys say is written together. Empty if the framework has no
+        keys that say the values and leave what is trained as it is."""
+        found = self.together(fixes) or self._written_together(fixes)
+        told = {setting.key for setting in found}
+        others = {self._written_name(key) for key, _ in fixes} - told - {""}
+        if not found or not others or any(key.startswith(f"{other}.") for key in told for other in others):
+            return found
+        return [*found, *(Setting(other, ()) for other in sorted(others) if self._rivals(other, told))]
+
+    def _rivals(self, key: str, told: Collection[str]) -> bool:
+        """Whether a key of the file says the same value as keys that a change sets, in another unit."""
+        rules = [rule for rule in flat(self._table.rules) if any(known.name == key for known in rule.keys)]
+        return any(known.name in told for rule in rules for known in rule.keys)
+
+    def _written_together(self, fixes: Sequence[Fix]) -> list[Setting]:
+        """The keys that change if the config with the values is written; empty if they are too many, or read otherwise."""
+        changed = self.loaded
+        for key, value in fixes:
+            changed = put(changed, key, value)
+        written = self._written(changed)
+        if written is None or self._before is None:
+            return []
+        changes = [each for each in changed_leaves(self._before, written) if each[1] is not GONE or self._has(each[0])]
+        kept = [each for each in changes if each[1] is not GONE]
+        again, without = self._again(changes), self._again(kept)
+        if again is not None and without is not None and again.config == without.config:
+            changes = kept
+        if again is None or not 0 < len(changes) <= MOST_WRITTEN:
+            return []
+        if any(find(to_plain(again.config), key) != find(to_plain(changed.config), key) for key, _ in fixes):
+            return []
+        return [Setting(dotted(path), () if value is GONE else (value,)) for path, value in changes]
 
     def _as_written(self, key: KeyPath, value: Any, written: Mapping[str, Any]) -> Expressed | None:
         """All keys that a value is written with, because those of the file may differ."""
@@ -257,7 +293,7 @@ class Adviser:
                 return str(note)
         return ""
 
-    def _why_not(self, key: KeyPath, value: Any) -> str:
+    def why_not(self, key: KeyPath, value: Any) -> str:
         """Why the framework cannot say a value, by its table; empty if this machine cannot tell."""
         dropped = self._table.dropped_at(key)
         if dropped is not None:

@@ -253,3 +253,59 @@ def test_a_plan_saved_for_a_framework_is_what_rlctl_launches() -> None:
     saved, fresh = make_plan(config, cluster=cluster, terms=terms), make_plan(config, cluster=cluster)
     assert saved.stages[0].memory != fresh.stages[0].memory
     assert not differences(shape(saved), shape(fresh))
+
+
+GRPO = [
+    "actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct",
+    "data.train_files=train.parquet",
+    "data.val_files=test.parquet",
+    "algorithm.adv_estimator=grpo",
+    "data.max_prompt_length=1024",
+    "data.max_response_length=1024",
+    "data.train_batch_size=1024",
+    "actor_rollout_ref.rollout.n=5",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=256",
+    "actor_rollout_ref.rollout.name=vllm",
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
+    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=4",
+    "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=4",
+    "actor_rollout_ref.model.use_remove_padding=true",
+    "actor_rollout_ref.rollout.gpu_memory_utilization=0.5",
+    "trainer.n_gpus_per_node=8",
+    "trainer.total_epochs=1",
+]
+
+
+def test_solve_answers_in_keys_of_the_file_that_its_framework_accepts(rlctl: Any) -> None:
+    key = "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu"
+    asked = ("plan", *GRPO, "--from", "verl@0.9", "--cluster", "1x8:H100")
+    found = json.loads(rlctl(*asked, "--solve", "micro-batch", "--json").out)
+    [solution] = found["solutions"]
+    best = solution["settings"][key]
+    assert (found["runner"], list(solution["settings"])) == ("verl", [key])
+    assert best > 4
+    assert (256 * 5 // 8) % best == 0  # verl refuses a micro-batch that does not divide
+    applied = json.loads(rlctl(*asked[:-4], f"{key}={best}", *asked[-4:], "--json").out)
+    train = next(each for each in applied["stages"][0]["fit"]["phases"] if each["phase"] == solution["phase"])
+    assert sum(part["gib"] for part in train["parts"]) <= 0.95 * 80
+    shown = rlctl(*asked, "--solve", "micro-batch")
+    assert f"set {key} to {best}" in shown.out
+    assert "limit" in shown.out
+
+
+def test_several_quantities_give_a_table_with_a_column_a_key(rlctl: Any) -> None:
+    shown = rlctl("plan", *GRPO, "--from", "verl@0.9", "--cluster", "1x8:H100", "--solve=tokens", "--solve=gpus")
+    heads, *rows = shown.out.splitlines()[1:]
+    assert "actor_rollout_ref.actor.ppo_max_token_len_per_gpu" in heads
+    assert "trainer.n_gpus_per_node" in heads
+    assert len(rows) > 1
+    assert "grows most" in shown.out
+
+
+def test_solve_needs_gpus_and_says_if_nothing_fits(rlctl: Any) -> None:
+    unknown = rlctl("plan", *GRPO, "--from", "verl@0.9", "--solve", "micro-batch")
+    assert (unknown.code, unknown.out) == (1, "")
+    assert "--cluster 1x8:H100" in unknown.err
+    small = rlctl("plan", *GRPO, "--from", "verl@0.9", "--cluster", "1x8:cuda:16GiB", "--solve", "micro-batch")
+    assert small.code == 1
+    assert "No value fits" in small.err

@@ -138,3 +138,23 @@ plan-note-engine = rollout: rlctl chose { $engine }, because the devices are { $
        *[other] GPUs
     }
 plan-note-external = rollout: one process calls the endpoint and needs no GPU
+
+plan-solve-title = Solved for { $names }, with the memory of { $runner }
+plan-solve-gpus = the fewest GPUs
+plan-solve-max_response_length = the longest response
+plan-solve-gpu_memory_utilization = the largest share of the rollout engine
+plan-solve-micro-batch = the largest micro-batch
+plan-solve-tokens = the most tokens in a micro-batch
+plan-solve-best = best
+plan-solve-value = { $value }{ $now ->
+    [none] { "" }
+   *[other] { " " }(now { $now })
+}
+plan-solve-needs = needs
+plan-solve-peak = { $phase } { $gib } of { $of } GiB
+plan-solve-stops = limit
+plan-solve-stop = { $value }: { $phase } would need { $gib } GiB, { $room } can be filled; { $part } grows most
+plan-solve-stop-refused = { $value }: { $reason }
+plan-solve-end = the last value that makes sense
+plan-solve-none = No value fits these GPUs.
+plan-solve-refused = No value is accepted: { $reason }

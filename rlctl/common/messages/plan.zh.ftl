@@ -104,3 +104,23 @@ plan-note-engine = rollout：rlctl 选择 { $engine }，因为设备是 { $devic
        *[other] GPU
     }
 plan-note-external = rollout：由一个进程调用 endpoint，不需要 GPU
+
+plan-solve-title = 求解：{ $names }（按 { $runner } 的显存估算）
+plan-solve-gpus = 最少的 GPU 数
+plan-solve-max_response_length = 最长的回答
+plan-solve-gpu_memory_utilization = rollout 引擎最大的显存占比
+plan-solve-micro-batch = 最大的 micro-batch
+plan-solve-tokens = micro-batch 最多的 token 数
+plan-solve-best = 最优值
+plan-solve-value = { $value }{ $now ->
+    [none] { "" }
+   *[other] （当前为 { $now }）
+}
+plan-solve-needs = 需要
+plan-solve-peak = { $phase } { $gib } / { $of } GiB
+plan-solve-stops = 上限
+plan-solve-stop = { $value }：{ $phase } 需要 { $gib } GiB，可用 { $room } GiB；增长最多的是 { $part }
+plan-solve-stop-refused = { $value }：{ $reason }
+plan-solve-end = 已是有意义的最后一个值
+plan-solve-none = 没有任何取值放得下这些 GPU。
+plan-solve-refused = 没有可接受的取值：{ $reason }

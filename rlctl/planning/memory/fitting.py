@@ -94,7 +94,7 @@ def fit_of(config: Config, *, gib: float, device: Device = "cuda", terms: Memory
         terms: what the framework that runs it holds. Settings that rlctl ignores save no memory, and are not suggested.
     """
     if terms.framework == RLCTL:
-        config = _as_rlctl_runs(config)
+        config = as_rlctl_runs(config)
     phases = phases_of(config, gib=gib, device=device, terms=terms)
     if not phases:
         return None
@@ -110,7 +110,7 @@ def fit_of(config: Config, *, gib: float, device: Device = "cuda", terms: Memory
     return Fit(gib, phases, tuple(found))
 
 
-def _as_rlctl_runs(config: Config) -> Config:
+def as_rlctl_runs(config: Config) -> Config:
     """The config without what rlctl ignores of it: Megatron's weights and optimizer stay on the device."""
     for role in ("train", "critic", "reference"):
         engine = _get(config, (role, "engine"))
@@ -160,7 +160,7 @@ def _allowed(config: Config, candidates: Candidates) -> Iterator[tuple[Change, C
         if before == after:
             continue
         made = _with(config, key, after)
-        if _divides(made):
+        if _may_share(made) and divides(made):
             yield Change(key, before, after), made
 
 
@@ -207,11 +207,16 @@ def _megatron(engine: Megatron) -> Iterator[tuple[tuple[str, ...], Any]]:
         yield ("train", "engine", name), 2 * getattr(engine, name)
 
 
-def _divides(config: Config) -> bool:
+def _may_share(config: Config) -> bool:
+    """Whether the rollout engine's share is one to suggest."""
+    fraction = config.rollout.memory.gpu_memory_utilization
+    return fraction is None or 0.1 <= fraction <= 0.9
+
+
+def divides(config: Config) -> bool:
     """Whether devices, heads and layers divide as the config asks."""
-    shape = read_shape(config.model.path)
-    fraction, engine = config.rollout.memory.gpu_memory_utilization, config.train.engine
-    if shape is None or (fraction is not None and not 0.1 <= fraction <= 0.9):
+    shape, engine = read_shape(config.model.path), config.train.engine
+    if shape is None:
         return False
     tensor, per_node = config.rollout.parallel.tensor_parallel_size, config.placement.devices_per_node
     if shape.heads % tensor or per_node % tensor:

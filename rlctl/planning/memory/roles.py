@@ -155,7 +155,7 @@ def likely_tokens(config: Config, micro: MicroBatchSize, batch: Batch, role: str
     longest, most = context_tokens(config), micro_tokens(config, micro)
     if terms.full_lengths or not config.train.packing or isinstance(config.train.engine, Megatron):
         return most
-    count = micro.size if micro.unit == "responses" else _responses_of_replica(config, batch, role)
+    count = micro.size if micro.unit == "responses" else responses_of_replica(config, batch, role)
     return max(longest, min(most, _packed(longest, count)))
 
 
@@ -164,7 +164,7 @@ def _packed(longest: int, count: int) -> float:
     return longest * (1 + (count - 1) * fitted.MEAN_LENGTH)
 
 
-def _responses_of_replica(config: Config, batch: Batch, role: str) -> int:
+def responses_of_replica(config: Config, batch: Batch, role: str) -> int:
     """Responses of a mini-batch on one replica."""
     _, engine = arithmetic.engine_of(config, role)
     replicas = max(1, len(arithmetic.devices_of(config, role)) // arithmetic.devices_per_replica(engine))
@@ -173,7 +173,7 @@ def _responses_of_replica(config: Config, batch: Batch, role: str) -> int:
 
 def _accumulates(config: Config, micro: MicroBatchSize, batch: Batch, role: str) -> bool:
     """Whether a mini-batch is several micro-batches, so that gradients wait for the last one."""
-    count = _responses_of_replica(config, batch, role)
+    count = responses_of_replica(config, batch, role)
     if micro.unit == "responses":
         return count > micro.size
     return _packed(context_tokens(config), count) > micro.size
