@@ -1,14 +1,13 @@
 """The controller's own share of a step: the real loop, roles and groups, with workers that answer at once.
 
-    python benchmarks/controller.py --prompts 256 --steps 20 --ray     # 1,024 workers, 2,048 responses of 128 to 1,024 tokens
+    python benchmarks/controller.py --workers 256 --prompts 256 --tokens 2048 --ray   # 2,048 responses of 256 to 2,048 tokens
     python benchmarks/controller.py --workers 2 --prompts 32 --tokens 64
 
-Everything that a run does between its workers happens: prompts, requests, responses, texts, rewards, samples, advantages, shares,
-calls by way of other workers, metrics, the event log. What crosses to a worker is packed and unpacked with Ray's own serializer.
-What a worker does is not counted: unpacking its arguments, relaying them to others, making its answer, packing it, nor what it
-leaves in the object store for other workers. Handles on actors and values are stand-ins, so what Ray does with a call is not in
-it. ``--ray`` measures that on this machine with actors that do nothing, whose arguments, answers and handles are of the mean
-sizes of this run, and counts it for every call.
+Everything that a run does between its workers happens: prompts, requests, responses, texts, rewards, samples, advantages,
+shares, calls, metrics, the event log. What crosses to a worker is packed and unpacked with Ray's own serializer. What a worker
+does is not counted: unpacking its arguments, making its answer, packing it. Handles on actors and values are stand-ins, so what
+Ray does with a call or an object is not in it. ``--ray`` measures that on this machine with actors that do nothing, for the mean
+sizes of this run, and counts it for every call and every object.
 
 The share is of a step of the same batch on the GPUs that the workers stand for, as ``rlctl plan`` estimates it for a 7B model
 on H100s: the longest response decoded token by token at 60 % of memory bandwidth, and log-prob passes and updates at 40 % of
@@ -26,6 +25,7 @@ import json
 import pstats
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -47,10 +47,10 @@ from rlctl.planning.plan import make_plan
 from rlctl.runtime import build, stage_inputs
 from rlctl.runtime.garbage import loaded_set_aside
 from rlctl.runtime.loop import run_stage
-from rlctl.runtime.processes.calls import Outcome, Reply
+from rlctl.runtime.processes.calls import Outcome
 from rlctl.runtime.processes.group import RayGroup
-from rlctl.runtime.processes.relays import BRANCHES, RelayOrder, filled, left_of
-from rlctl.runtime.profiling.usage import Usages, Watch
+from rlctl.runtime.processes.parcels import Parcel
+from rlctl.runtime.profiling.usage import Watch
 from rlctl.runtime.quickstart import make_quickstart
 from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.rewards.routing import Score
@@ -84,7 +84,9 @@ class Workers(RayGroup):
     def __init__(
         self, role: str, count: int, answer: Callable[[str, tuple[Any, ...]], Any], profile: cProfile.Profile | None
     ) -> None:
-        self.away, self.calls, self.handles, self.sent, self.received = 0.0, 0, 0, 0, 0
+        self.away = 0.0
+        self.sent, self.received = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
+        """Bytes of the arguments and the answer of each call, by method."""
         self.answer, self._profile = answer, profile
         super().__init__([f"{role}-{rank}" for rank in range(count)], lambda index: Actor(self, index), lambda: False)
 
@@ -101,82 +103,71 @@ class Workers(RayGroup):
 
 
 class Actor:
-    """Stands for the handle of a worker's actor: runs its calls, relayed ones too, in this process and outside the count."""
+    """Stands for the handle of a worker's actor: runs its calls in this process and outside the count."""
 
     def __init__(self, group: Workers, rank: int) -> None:
         self._group, self._rank = group, rank
-        self.call = self.keep = self.process = Method(group, self._call)
-        self.forward, self.adopt = Method(group, self._forward), Method(group, self._adopt)
+        self.call = self.keep = Method(group, self._call)
+        self.process = Method(group, lambda: None)  # workers that answer at once are asked for no heartbeat
 
     def _call(self, method: str, *args: Any) -> Outcome:
-        return self._outcome(self._rank, method, args)
-
-    def _outcome(self, rank: int, method: str, args: tuple[Any, ...]) -> Outcome:
         watch = Watch()
         with watch.around():
-            value = self._group.answer(method, args)
-        if isinstance(value, Message) and rank > 0:  # weights in host memory come from the first worker
+            own = tuple(argument.fetch() if isinstance(argument, Parcel) else argument for argument in args)
+            value = self._group.answer(method, own)
+        if isinstance(value, Message) and self._rank > 0:  # weights in host memory come from the first worker
             value = None
         return Outcome(value, usage=watch.usage)
-
-    def _forward(self, order: RelayOrder, *arrays: Any) -> Any:
-        errand = filled(order.errand, arrays)
-        found = [
-            _unpack(_pack(self._outcome(index, errand.method, _unpack(_pack(errand.arguments.of(index))))))
-            for index in errand.arguments.indices
-        ]
-        values = [each.value for each in found]
-        usages = Usages.of([each.usage for each in found])
-        reply = Reply(values if errand.join is None else errand.join(values), usages)
-        return reply if errand.leave is None else left_of(reply, errand.leave)
-
-    def _adopt(self, *branch: Any) -> None:
-        """A worker needs to know no branch here: `_forward` answers for all of them."""
 
 
 class Method:
     """A remote method: packs the arguments that are sent and the answer that is received."""
 
-    def __init__(self, group: Workers, function: Callable[..., Any], returns: int = 1) -> None:
-        self._group, self._function, self._returns = group, function, returns
+    def __init__(self, group: Workers, function: Callable[..., Any]) -> None:
+        self._group, self._function = group, function
 
-    def options(self, num_returns: int = 1, **_: Any) -> Method:
-        return Method(self._group, self._function, num_returns)
+    def options(self, **_: Any) -> Method:
+        return self
 
-    def remote(self, *args: Any) -> Any:
-        adopts = self._function.__name__ == "_adopt"  # when the workers start, which is no part of a step
-        stored = [each for each in args if isinstance(each, Answer)]  # these cross between workers
-        sent = _pack(() if adopts else args[: len(args) - len(stored)])
+    def remote(self, *args: Any) -> Answer:
+        sent = _pack(args)
         with self._group.elsewhere():
-            found: Any = None if adopts else self._function(*_unpack(sent), *(_unpack(each.packed) for each in stored))
-            received = [_pack(each) for each in (found if self._returns > 1 else (found,))]
-            self._group.calls += not adopts
-            self._group.handles += len(stored)
-            self._group.sent += _size(sent)
-            self._group.received += _size(received[0])
-        answers = list(map(Answer, received))
-        return answers if self._returns > 1 else answers[0]
+            received = _pack(self._function(*_unpack(sent)))
+            self._group.sent[args[0]].append(_size(sent))
+            self._group.received[args[0]].append(_size(received))
+        return Answer(received)
 
 
 @dataclass(eq=False)
 class Answer:
-    """Stands for Ray's handle on a value."""
+    """Stands for Ray's handle on what a call returns."""
 
     packed: Packed
+
+    def value(self) -> Any:
+        return _unpack(self.packed)
+
+
+STORE: list[Any] = []
+"""Stands for Ray's object store; a handle on an object is its place."""
+
+
+def put(value: Any) -> int:
+    STORE.append(value)
+    return len(STORE) - 1
 
 
 @contextmanager
 def without_ray() -> Iterator[None]:
-    """Let Ray's functions take ``Answer`` instead of Ray's handles."""
+    """Let Ray's functions take ``Answer`` and places in ``STORE`` instead of Ray's handles."""
 
     def wait(calls: list[Any], **_: Any) -> tuple[list[Any], list[Any]]:
         return calls, []
 
-    with (
-        patch("ray.get", lambda answer: _unpack(answer.packed)),
-        patch("ray.wait", wait),
-        patch("ray.put", lambda value: value),
-    ):
+    def get(handle: Any) -> Any:
+        return STORE[handle] if isinstance(handle, int) else [each.value() for each in handle]
+
+    with patch("ray.get", get), patch("ray.wait", wait), patch("ray.put", put):
         yield
 
 
@@ -305,44 +296,58 @@ def run(
     return groups, own
 
 
-def seconds_of_a_call(sent: int, received: int, handles: int, calls: int = 400) -> float:
-    """What calling an actor and taking its answer costs the caller; some calls are under way at a time, as in a run.
+class RayCosts:
+    """What Ray does with calls and objects on this machine, in seconds of the caller's processor."""
 
-    Args:
-        sent: bytes of its arguments.
-        received: bytes of its answer; it leaves a MiB in the object store, under a handle that the caller drops.
-        handles: on values in the object store among its arguments.
-        calls: that are made.
-    """
-    import ray
+    def __init__(self) -> None:
+        import ray
 
-    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
-    actors = [ray.remote(num_cpus=0)(Nothing).remote() for _ in range(BRANCHES)]
-    actors = [actor.answer.options(num_returns=2) for actor in actors]
-    payload = np.zeros(sent, np.uint8)
-    stored = [ray.put(np.zeros(1 << 20, np.uint8)) for _ in range(handles)]
-    ray.get([actor.remote(payload, received, *stored)[0] for actor in actors])
-    began = time.process_time()
-    for _ in range(calls // len(actors)):
-        for call, _left in [actor.remote(payload, received, *stored) for actor in actors]:
-            ray.get(call)
-    seconds = (time.process_time() - began) / (calls // len(actors) * len(actors))
-    ray.shutdown()
-    sizes = f"{sent / 2**20:.2f} MiB to it and {received / 2**20:.2f} MiB from it"
-    print(f"a call of an actor, {sizes}, {handles} handles: {seconds * 1e3:.2f} ms of the caller's processor")
-    return seconds
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+        self._actors = [ray.remote(num_cpus=0)(Nothing).remote() for _ in range(ACTORS)]
+        self._call_all(ACTORS, 0, 0)
+
+    def _call_all(self, count: int, sent: int, received: int) -> None:
+        import ray
+
+        payload = np.zeros(sent, np.uint8)
+        calls = [self._actors[place % ACTORS].answer.remote(payload, received) for place in range(count)]
+        ray.wait(calls, num_returns=count, timeout=60.0)
+        ray.get(calls)
+
+    def of_calls(self, count: int, sent: int, received: int, rounds: int = 4) -> float:
+        """To make so many calls at a time, each with this many bytes of arguments, and to take answers of this many bytes."""
+        began = time.process_time()
+        for _ in range(rounds):
+            self._call_all(count, sent, received)
+        return (time.process_time() - began) / rounds
+
+    def of_object(self, size: int, rounds: int = 4) -> float:
+        """To put an object of this many bytes into the store."""
+        import ray
+
+        content = np.zeros(size, np.uint8)
+        began = time.process_time()
+        for _ in range(rounds):
+            handle = ray.put(content)
+        seconds = time.process_time() - began
+        del handle
+        return seconds / rounds
+
+
+ACTORS = 8
+"""That ``RayCosts`` calls: this machine has no room for as many as a run has workers."""
 
 
 class Nothing:
     """An actor that only answers."""
 
-    def answer(self, payload: Any, size: int, *stored: Any) -> Any:
-        return np.zeros(size, np.uint8), np.zeros(1 << 20, np.uint8)
+    def answer(self, payload: Any, size: int) -> Any:
+        return np.zeros(size, np.uint8)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", type=int, default=1024, help="of policy, reference and rollout each")
+    parser.add_argument("--workers", type=int, default=256, help="of policy, reference and rollout each")
     parser.add_argument("--prompts", type=int, default=1024, help="a step")
     parser.add_argument("--group", type=int, default=8, help="responses a prompt")
     parser.add_argument("--tokens", type=int, default=1024, help="of the longest response; the shortest has an eighth")
@@ -371,17 +376,20 @@ def main() -> None:
         profile.disable()
         pstats.Stats(profile).sort_stats("cumtime").print_stats("rlctl.runtime|pickle", 70)
     counted = own[1:] or own
-    calls = sum(group.calls for group in groups.values()) / options.steps
-    sent = sum(group.sent for group in groups.values()) / options.steps
-    received = sum(group.received for group in groups.values()) / options.steps
-    print(f"{options.workers} workers, {options.prompts} x {options.group} responses, {calls:.0f} calls a step")
-    print(f"{sent / 2**20:.0f} MiB to workers and {received / 2**20:.0f} MiB from them a step")
-    handles = sum(group.handles for group in groups.values()) / options.steps
-    rays = (
-        calls * seconds_of_a_call(int(sent / calls), int(received / calls), round(handles / calls))
-        if options.ray
-        else 0.0
-    )
+    print(f"{options.workers} workers, {options.prompts} x {options.group} responses; a step:")
+    rays, costs = 0.0, RayCosts() if options.ray else None
+    for name, group in groups.items():
+        for method, sent in group.sent.items():
+            count = max(1, round(len(sent) / options.steps))
+            mean_sent, mean_received = (sum(each) // len(sent) for each in (sent, group.received[method]))
+            seconds = 0.0 if costs is None else costs.of_calls(count, mean_sent, mean_received)
+            sizes = f"{mean_sent / 2**10:.1f} KiB to a worker, {mean_received / 2**10:.1f} KiB from it"
+            print(f"    {count} calls of {name}.{method}, {sizes}, {seconds:.3f} s of Ray's")
+            rays += seconds
+    count, size = len(STORE) // options.steps, sum(map(len, STORE)) // len(STORE)
+    seconds = 0.0 if costs is None else count * costs.of_object(size)
+    print(f"    {count} objects of {size / 2**20:.1f} MiB, {seconds:.3f} s of Ray's")
+    rays += seconds
     print(f"rlctl's part: {median(counted):.3f} s a step" + (f", Ray's: {rays:.3f} s" if options.ray else ""))
     seconds = median(counted) + rays
     print(f"controller: {seconds:.3f} s a step (min {min(counted):.3f}, max {max(counted):.3f})")

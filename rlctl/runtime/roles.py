@@ -16,7 +16,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 
 from rlctl.common.messages.reasons import said
@@ -30,7 +29,7 @@ from rlctl.runtime.algorithms.divergence import WHOLE_KL
 from rlctl.runtime.algorithms.preference import PAIR
 from rlctl.runtime.experience.selection import measured_by
 from rlctl.runtime.judges import Modelled
-from rlctl.runtime.processes.group import Group, RetryPolicy, Waiting, first_of_all
+from rlctl.runtime.processes.group import Group, RetryPolicy, Waiting
 from rlctl.runtime.processes.sessions import Sessions
 from rlctl.runtime.rewards import late
 from rlctl.runtime.rewards.interface import Failure, Outcome
@@ -38,16 +37,7 @@ from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.rollout.interface import Finished
 from rlctl.runtime.rollout.texts import decoded
 from rlctl.runtime.serialization.records import Records
-from rlctl.runtime.serialization.sequences import (
-    Values,
-    joined_by_name,
-    joined_groups,
-    joined_values,
-    scattered,
-    stored_of,
-)
-from rlctl.runtime.serialization.stored import StoredText, places_of
-from rlctl.runtime.serialization.stored_samples import StoredValues, lengths_of, stored_rows, taken
+from rlctl.runtime.serialization.sequences import Values, joined_by_name, shares_of
 from rlctl.runtime.sync.machine import Source, TrainWorkers, WeightSync
 from rlctl.runtime.sync.transport import HostMemory, Transport
 from rlctl.runtime.train.losses import add_trajectory_tokens, counts_trajectories, totals_of
@@ -108,15 +98,15 @@ class TrainedRole:
         self, method: Callable[..., Any], samples: Sequence[Sample], parts: Sequence[Sequence[Part]], *arguments: Any
     ) -> dict[str, float]:
         """One optimizer step for each of ``parts``, which are the workers' shares; the means of their metrics."""
-        calls = shard_mini_batches(samples, parts, len(self._group), *arguments)
-        metrics: list[dict[str, float]] = self._group.joined(method, calls, first_of_all)
+        shares = self._group.shares(shard_mini_batches(samples, parts, len(self._group)))
+        metrics: list[dict[str, float]] = self._group.each(method, [(share, *arguments) for share in shares])[0]
         return {f"{self.name}/{key}": fmean(each[key] for each in metrics) for key in (metrics[0] if metrics else ())}
 
     def _split(
         self, chosen: Sequence[Sample], split: Callable[..., list[list[int]]] = split_over_replicas
     ) -> list[list[int]]:
         """The share of every worker in the samples of a mini-batch, as indices."""
-        costs = [cost(length, self._linear) for length in lengths_of(chosen)]
+        costs = [cost(length, self._linear) for length in map(len, chosen)]
         return split(costs, len(self._group), balance=self._batch.balance)
 
     def save(self, folder: Path) -> None:
@@ -147,7 +137,8 @@ class Policy(TrainedRole):
         """Write the column ``old_log_probs``, the log-probs under the weights of now, and what the estimator reads beside it."""
         measured = measured_by(self._spec.algorithm)
         names = (LOG_PROBS, *measured)
-        split, found = _asked(self._group, Trainer.statistics, samples, names, join=joined_by_name)
+        split, parts = _asked(self._group, Trainer.statistics, samples, names)
+        found = joined_by_name(parts)
         for column, values in zip(("old_log_probs", *map(measured_column, measured)), found, strict=True):
             _write(column, samples, split, values)
         if self._spec.algorithm.router_replay == "recompute":
@@ -155,7 +146,8 @@ class Policy(TrainedRole):
 
     def log_probs(self, samples: Sequence[Sample]) -> list[torch.Tensor]:
         """Log-probs of the counted tokens under the current weights: float32 [T] a sample, 0 where no token is counted."""
-        split, (found,) = _asked(self._group, Trainer.statistics, samples, (LOG_PROBS,), join=joined_by_name)
+        split, parts = _asked(self._group, Trainer.statistics, samples, (LOG_PROBS,))
+        (found,) = joined_by_name(parts)
         told = dict(zip(itertools.chain.from_iterable(split), found, strict=True))
         return [told[index] for index in range(len(samples))]
 
@@ -198,7 +190,7 @@ class Policy(TrainedRole):
 
     def _shares(self, samples: Sequence[Sample], members: Sequence[int], number: int) -> list[Part]:
         """The share of every worker in one mini-batch, which has the samples ``members``; the stage's ``number``-th."""
-        chosen, algorithm = taken(samples, members), self._spec.algorithm
+        chosen, algorithm = [samples[index] for index in members], self._spec.algorithm
         totals = totals_of(chosen, by_trajectory=counts_trajectories(algorithm))
         split = self._split(chosen, split_pairs if algorithm.objective.choice == "dpo" else split_over_replicas)
         return [Part([members[place] for place in places], totals, places, number) for places in split]
@@ -228,17 +220,17 @@ class ReferencePolicy:
 
 def add_column(group: Group, method: Callable[..., Any], samples: Sequence[Sample], column: str) -> None:
     """Write a column of every sample that ``method`` of the workers gives, a tensor [T] a sample."""
-    split, found = _asked(group, method, samples, join=joined_values)
-    _write(column, samples, split, found)
+    split, parts = _asked(group, method, samples)
+    _write(column, samples, split, Values.joined(parts))
 
 
 def _asked(
-    group: Group, method: Callable[..., Any], samples: Sequence[Sample], *further: Any, join: Callable[[list[Any]], Any]
-) -> tuple[Sequence[Sequence[int]], Any]:
-    """The share of each worker, as indices, and what ``method`` says of all shares, in the order of the workers."""
-    split = _balanced(tuple(lengths_of(samples)), len(group))
-    leave = stored_of if stored_rows(samples) is not None else None
-    return split, group.joined(method, scattered(samples, split, *further), join, leave=leave)
+    group: Group, method: Callable[..., Any], samples: Sequence[Sample], *further: Any
+) -> tuple[Sequence[Sequence[int]], list[Any]]:
+    """The share of each worker, as indices, and what ``method`` of each says of its share, of which it gets no column."""
+    split = _balanced(tuple(map(len, samples)), len(group))
+    shares = group.shares(shares_of(samples, split, with_columns=False))
+    return split, group.each(method, [(share, *further) for share in shares])
 
 
 @lru_cache(maxsize=4)  # a step asks several roles of equal size about the same samples
@@ -246,16 +238,9 @@ def _balanced(lengths: tuple[int, ...], workers: int) -> Sequence[Sequence[int]]
     return split_over_replicas(lengths, workers, balance=True)
 
 
-def _write(
-    column: str, samples: Sequence[Sample], split: Sequence[Sequence[int]], found: Values | StoredValues
-) -> None:
-    order, stored = list(itertools.chain.from_iterable(split)), stored_rows(samples)
-    if stored is not None and stored.whole and isinstance(found, StoredValues):
-        places = found.places(stored.table)
-        stored.table.columns[column] = places[np.argsort(order)]
-    else:
-        for index, values in zip(order, found, strict=True):
-            samples[index].columns[column] = values
+def _write(column: str, samples: Sequence[Sample], split: Sequence[Sequence[int]], found: Values) -> None:
+    for index, values in zip(itertools.chain.from_iterable(split), found, strict=True):
+        samples[index].columns[column] = values
 
 
 IDLE_SECONDS = 0.005
@@ -298,11 +283,11 @@ class RolloutEngines:
         count = len(self._group)
         requests = [dataclasses.replace(request, row=None) for request in requests]
         shares = {index: (Records(requests[index::count]),) for index in range(min(count, len(requests)))}
-        found = self._group.joined(RolloutWorker.generate, shares, joined_groups, again=self._again, leave=stored_of)
-        parts = iter(found)
+        with self._group.turn:
+            found = self._group.begin(RolloutWorker.generate, shares, again=self._again).wait()
         answers: list[list[Response]] = [[] for _ in requests]
-        for index in shares:
-            answers[index::count] = itertools.islice(parts, len(answers[index::count]))
+        for index, part in zip(shares, found, strict=True):
+            answers[index::count] = part
         return answers
 
     def stream(
@@ -431,15 +416,13 @@ class Rewards:
     def score(self, prompts: Sequence[Prompt], answers: Sequence[Sequence[Response]]) -> list[list[Score]]:
         """The scores of each prompt's responses, in order."""
         flat = [response for responses in answers for response in responses]
-        stored = [response.text for response in flat if isinstance(response.text, StoredText)]
-        if self.models is not None or len(stored) < len(flat):
-            stored = []
-        texts = iter([""] * len(flat) if stored else decoded(flat, self.tokenizer))
-        items = [
-            [RewardItem.of(prompt, next(texts), response, number) for response in responses]
-            for number, (prompt, responses) in enumerate(zip(prompts, answers, strict=True))
-        ]
-        return self._scored(items, stored)
+        texts = iter(decoded(flat, self.tokenizer))
+        return self._scored(
+            [
+                [RewardItem.of(prompt, next(texts), response, number) for response in responses]
+                for number, (prompt, responses) in enumerate(zip(prompts, answers, strict=True))
+            ]
+        )
 
     def score_texts(self, prompts: Sequence[Prompt], texts: Sequence[Sequence[str]]) -> list[list[Score]]:
         """The scores of responses that are there as text, in order; where there is no tokenizer, their lengths count as 0."""
@@ -453,12 +436,11 @@ class Rewards:
     def _tokens(self, text: str) -> int:
         return 0 if self.tokenizer is None else len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def _scored(self, groups: Sequence[Sequence[RewardItem]], stored: Sequence[StoredText] = ()) -> list[list[Score]]:
-        """The scores of items, whose texts are ``stored`` if there are any."""
+    def _scored(self, groups: Sequence[Sequence[RewardItem]]) -> list[list[Score]]:
+        """The scores of items."""
         items = list(itertools.chain.from_iterable(groups))
         modelled = self.models.score(items) if self.models is not None else None
-        places, handles = places_of(stored)
-        call = (Records(items), modelled, places, *handles)
+        call = (Records(items), modelled)
         with late.told(self.logs, self.tell):
             found: list[Score] = self.group.each(RewardWorker.score, [call], again=self.again)[0]
         failed = [score.error for score in found if score.error is not None]

@@ -29,7 +29,6 @@ from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.reporting.metrics import staleness_metrics
 from rlctl.runtime.reporting.sample_files import EVALUATION, STEP, SampleFiles
 from rlctl.runtime.roles import Policy, RolloutEngines
-from rlctl.runtime.serialization.stored_samples import lengths_of
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.tracking.interface import ShownResponse
 from rlctl.runtime.tracking.safe import SafeTracker
@@ -287,7 +286,7 @@ class StageRun:
                 self.progress.weight_version += 1
             if self.groups is not None:
                 self.groups.trained(self.progress.weight_version)
-        self.progress.tokens += sum(lengths_of(samples))
+        self.progress.tokens += sum(map(len, samples))
         self.progress.responses += len(set(trajectories_of(samples)))
         return metrics
 

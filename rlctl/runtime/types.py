@@ -133,15 +133,6 @@ class Numbers(Sequence[Any]):
         return tuple, (self.array.tolist(),)
 
 
-class LateText:
-    """A text that is fetched when ``str`` reads it; copied or pickled it is a ``str``."""
-
-    __slots__ = ()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return str, (str(self),)
-
-
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One model call of an agent: the tokens inserted before the generated ones, and how many it generated."""
@@ -181,7 +172,7 @@ class Response:
     """The version that drew the first token, where the weights changed meanwhile; log-probs are as each token was drawn."""
     cut: str = ""
     """A text of ``Sampling.stop`` that ended the response and is left out of its text; its tokens stay."""
-    text: str | LateText | None = None
+    text: str | None = None
     """Special tokens and ``cut`` left out; None where the worker that drew it has not decoded it. An agent's final answer."""
     turns: tuple[Turn, ...] = ()
     """Of an agent; empty for a completion of the prompt."""

@@ -18,7 +18,6 @@ from rlctl.runtime.experience.samples import samples_of
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.reporting.shown_samples import add_training, chosen, shown_group, spans_by, texts_of
 from rlctl.runtime.roles import Policy, ReferencePolicy
-from rlctl.runtime.serialization.stored_samples import copy_column, plain
 from rlctl.runtime.train.distillation import Teaching, into_advantages
 from rlctl.runtime.types import Sample, trajectories_of
 
@@ -202,7 +201,8 @@ class RolloutBatchBuilder:
 
     def _add_old_log_probs(self, samples: Sequence[Sample]) -> None:
         if self.spec.old_log_probs == "rollout":
-            copy_column("rollout_log_probs", "old_log_probs", samples)
+            for sample in samples:
+                sample.columns["old_log_probs"] = sample.columns["rollout_log_probs"]
         else:
             self.policy.add_old_log_probs(samples)
 
@@ -261,7 +261,7 @@ def shown_groups(
         )
         if samples:
             first, last = (bisect_left(owners, number) for number in (ends[place] - len(texts), ends[place]))
-            own = zip(owners[first:last], plain(samples[first:last]), strict=True)
+            own = zip(owners[first:last], samples[first:last], strict=True)
             rows = [[sample for _, sample in of_one] for _, of_one in groupby(own, itemgetter(0))]
             add_training(group["details"], rows, trainer=trainer)
         shown.append(group)

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from rlctl.runtime.algorithms.packed import marked, spread
-from rlctl.runtime.serialization.stored_samples import Table
 from rlctl.runtime.types import Sample, trajectories_of
 
 
@@ -67,49 +66,3 @@ class CountedTokens:
         """Mean and standard deviation of [N] over the tokens that are marked."""
         chosen = values[trained]
         return (float(chosen.mean()), float(chosen.std(correction=0))) if len(chosen) else (0.0, 0.0)
-
-
-class CountedResponses(CountedTokens):
-    """As ``CountedTokens``, if all tokens of a response get the same numbers: N is the number of responses with counted tokens.
-
-    It reads no token, so samples stay stored.
-    """
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-        self._tokens = torch.from_numpy(table.responses[:, 2])
-        self._counted = torch.from_numpy(table.counted) & (self._tokens > 0)
-        self.owners = list(range(len(self._tokens)))
-        self.lengths = self._counted.long()
-        self.count = int(self.lengths.sum())
-        self._starts = self.lengths.cumsum(0) - self.lengths
-
-    def read(self, column: str) -> Tensor:
-        """No column is read.
-
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError
-
-    def write(self, column: str, values: Tensor) -> None:
-        """Set a column of every sample from [N]; 0 where no token is counted."""
-        self._table.columns[column] = torch.zeros(len(self._counted)).masked_scatter(self._counted, values).numpy()
-
-    def narrow(self, kept: Tensor) -> None:
-        """Count only the responses that are marked, bool [N]."""
-        self._table.counted = self._counted.masked_scatter(self._counted, kept).numpy()
-
-    def tokens_of(self, indices: list[int]) -> Tensor | slice:
-        """The places in [N] of some responses, in order."""
-        if len(indices) == len(self.lengths):
-            return slice(None)
-        return self._starts[indices][self._counted[indices]]
-
-    def moments(self, values: Tensor, trained: Tensor) -> tuple[float, float]:
-        """Mean and standard deviation of [N] over the tokens of the responses that are marked."""
-        weights, chosen = self._tokens[self._counted][trained].double(), values[trained].double()
-        if not len(chosen):
-            return 0.0, 0.0
-        mean = (weights * chosen).sum() / weights.sum()
-        return float(mean), float(((weights * (chosen - mean).square()).sum() / weights.sum()).sqrt())

@@ -20,8 +20,7 @@ from rlctl.config.sections.data import EvaluationSource
 from rlctl.config.sections.rollout import Rollout
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.seeds import derive_seed
-from rlctl.runtime.serialization.stored import StoredNumbers, array_of
-from rlctl.runtime.serialization.stored_samples import StoredSamples, Table
+from rlctl.runtime.serialization.sequences import array_of
 from rlctl.runtime.types import Prompt, Request, Response, Sample, Sampling
 
 
@@ -158,10 +157,8 @@ def samples_of(answered: Sequence[RolloutGroup], *, train_on_cut_prompts: bool) 
     """The training sequences of a step, trajectory after trajectory: the loss counts the generated tokens.
 
     A completion is one sequence, prompt and response. A trajectory of an agent is one for each of its rows. All are parts of
-    one tensor, or ``StoredSamples`` if the tokens of all responses are stored.
+    one tensor.
     """
-    if answered and _stored(answered):
-        return _stored_samples(answered, train_on_cut_prompts=train_on_cut_prompts)
     ids, log_probs = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
     runs, counted, responds, lengths, inputs, owners = [], [], [], [], [], []
     experts: list[torch.Tensor | None] = []
@@ -190,24 +187,6 @@ def samples_of(answered: Sequence[RolloutGroup], *, train_on_cut_prompts: bool) 
         Sample(token_ids, mask, {"rollout_log_probs": own}, inputs=images, trajectory=owner, routed_experts=chosen)
         for token_ids, mask, own, images, owner, chosen in rows
     ]
-
-
-def _stored(answered: Sequence[RolloutGroup]) -> bool:
-    """Whether the tokens of all responses are stored, and nothing but tokens is trained on."""
-    return all(
-        isinstance(response.token_ids, StoredNumbers) and not item.prompt.inputs
-        for item in answered
-        for response in item.responses
-    )
-
-
-def _stored_samples(answered: Sequence[RolloutGroup], *, train_on_cut_prompts: bool) -> StoredSamples:
-    rows = []
-    for item in answered:
-        trained = train_on_cut_prompts or not item.prompt.extra.get("truncated")
-        prompt_ids = array_of(item.prompt.token_ids, np.int64)
-        rows += [(prompt_ids, response, trained and response.treatment != "mask") for response in item.responses]
-    return StoredSamples.of(Table(rows))
 
 
 def _rows_of(prompt_ids: np.ndarray, response: Response) -> list[list[np.ndarray]]:

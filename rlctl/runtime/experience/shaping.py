@@ -38,14 +38,13 @@ from rlctl.runtime.algorithms import correction, feedback, filters, kl, rewards
 from rlctl.runtime.algorithms.advantages import ADVANTAGES, Advantages, estimate
 from rlctl.runtime.algorithms.divergence import WHOLE_KL
 from rlctl.runtime.algorithms.value_loss import explained_variance
-from rlctl.runtime.experience.counted_tokens import CountedResponses, CountedTokens
+from rlctl.runtime.experience.counted_tokens import CountedTokens
 from rlctl.runtime.experience.operators import Operators
 from rlctl.runtime.experience.samples import RolloutGroup
 from rlctl.runtime.experience.selection import corrects_before_loss, estimator_of, has_weights, reward_parts
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.roles import texts_of
 from rlctl.runtime.seeds import derive_seed
-from rlctl.runtime.serialization.stored_samples import stored_rows
 from rlctl.runtime.types import Response, Sample, Turn
 
 _SHAPED, _SCORE, _RIGHT = {"reward", "seq_reward", "seq_final_reward"}, {"score"}, {"acc", "accuracy"}
@@ -227,8 +226,7 @@ class Shaping:
         """
         if not samples:
             return {}
-        stored = stored_rows(samples) if self._one_number_each else None
-        packed = CountedTokens(samples) if stored is None or not stored.whole else CountedResponses(stored.table)
+        packed = CountedTokens(samples)
         weights, passed, metrics = self._corrected(packed)
         kept = self._kept_responses(answered)
         trained = passed & torch.repeat_interleave(kept, packed.lengths)
@@ -268,23 +266,6 @@ class Shaping:
             metrics["filter/trained_share"] = float(kept.float().mean())
         mean, std = packed.moments(advantages, trained)
         return metrics | {"advantage/mean": mean, "advantage/std": std}
-
-    @cached_property
-    def _one_number_each(self) -> bool:
-        """Whether all tokens of a response get one advantage, which depends on no token and on no length of counted tokens."""
-        algorithm, shaping = self.spec.algorithm, self.spec.algorithm.reward_shaping
-        estimator = ADVANTAGES[estimator_of(algorithm)[0]]
-        whitens = estimator.whiten if algorithm.advantage.whiten is None else algorithm.advantage.whiten
-        return not (
-            estimator.reads_tokens
-            or whitens
-            or shaping.whiten
-            or self._placing
-            or (algorithm.kl_in_reward is not None and algorithm.kl_in_reward.coefficient)
-            or (algorithm.rollout_correction is not None and corrects_before_loss(algorithm))
-            or has_weights(algorithm)
-            or getattr(algorithm.policy_loss, "ratio", "token") == "segment"
-        )
 
     def redrawn(self, samples: Sequence[Sample], answered: Sequence[RolloutGroup], *, step: int) -> Sequence[Sample]:
         """The samples of a step after preference feedback, which draws them anew by score; the same where there is none."""

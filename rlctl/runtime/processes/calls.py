@@ -11,14 +11,13 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
-from rlctl.runtime.processes.stored import StoredArrays, copy_here
 from rlctl.runtime.profiling.usage import Usage
 
 FIRST_CAUSE_SECONDS = 3.0
@@ -27,6 +26,8 @@ SILENCE_SECONDS = 60.0
 """A worker whose heartbeat is away for so long is taken for gone, or after half of what a call may take where that is less."""
 OVERDUE_SECONDS = 10.0
 """A call that returns within a moment in a worker that is well is looked after when it has taken so long."""
+POLL_SECONDS = 0.5
+"""How often a wait for calls looks for failures, lost workers, and whether the run was asked to end."""
 _CONSEQUENCE = re.compile(
     r"connection (was )?(closed|reset|refused|aborted)|gloo|nccl|broken pipe|DistBackendError|could not meet the others"
     r"|OwnerDiedError|ObjectLostError|ObjectReconstructionFailed",
@@ -117,48 +118,16 @@ def _is_there(call: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """What calls came to that a worker relayed."""
-
-    values: Any = None
-    """Of all workers in order, or joined to one."""
-    usages: Sequence[Usage | None] = ()
-    """Of all workers."""
-    parts: Sequence[tuple[Sent, Any]] | None = None
-    """If a call failed: what each came to, an ``Outcome``, a ``Reply`` or a ``WorkerFailed``; None if it is under way."""
-    stored: bool = False
-    """Whether ``values`` are places in arrays that stay in the object store (``Sent.left``)."""
-
-
-@dataclass(frozen=True, slots=True)
 class Sent:
-    """A call of a worker that is under way, or of one that relays it to others."""
+    """A call of a worker that is under way."""
 
     call: Any
-    workers: Sequence[int]
-    """That it is for, in order; the one that relays it may not be among them."""
+    """Ray's handle on its outcome."""
+    worker: int
+    """The place of the worker in ``Calls.names``."""
     name: str
-    """Of the worker that was called."""
     pulse: Heartbeat | None = None
-    """Of the worker that was called; None if nothing asks whether it is there."""
-    relays: bool = False
-    """Whether the called one relays it to others, rather than compute."""
-    slack: float = 0.0
-    """Seconds by which the called one may answer later than those that it calls."""
-    left: Any = None
-    """Ray's handle on the arrays that the called one leaves in the object store."""
-    opened: Callable[[Sent], Sent] | None = None
-    """Makes a call that the relay has made one that this process waits for."""
-
-    def told(self) -> Sent:
-        """As it crosses processes: without what belongs to this one."""
-        return replace(self, pulse=None, opened=None)
-
-    def moved(self, by: int) -> Sent:
-        """With its workers at other places, as calls of several roles are waited for as one."""
-        opened = self.opened
-        move = None if opened is None else lambda sent: opened(sent).moved(by)
-        return replace(self, workers=[place + by for place in self.workers], opened=move)
+    """None if nothing asks whether the worker is there."""
 
 
 @dataclass(eq=False)
@@ -166,7 +135,7 @@ class Calls:
     """Calls under way in workers, of one role or of several."""
 
     names: Sequence[str]
-    """Of the workers; ``Sent.workers`` are places in it."""
+    """Of the workers, one for each call."""
     sent: Sequence[Sent]
     stop_requested: Callable[[], bool]
     over: Callable[[Sequence[str], Sequence[Usage | None]], None] = lambda workers, usages: None
@@ -179,11 +148,8 @@ class Calls:
     """Calls that these depend on: a failure among them is one of these, their values are not waited for."""
     begun: float = field(default_factory=time.monotonic)
     """When they were made."""
-    again: Callable[[int, WorkerLost | None], Sent] | None = None
-    """Replaces a worker that is lost and makes its call again; raises where it does not. Without a loss, if the worker that
-    relayed its call is lost, the call is only made again."""
-    join: Callable[[list[Any]], Any] | None = None
-    """Makes one value of those of neighbours, in order, which is then the only value of all."""
+    again: Callable[[int, WorkerLost], Sent] | None = None
+    """Replaces a worker that is lost and makes its call again; raises where it does not."""
 
     def wait(self) -> list[Any]:
         """The values of all calls, in order.
@@ -200,86 +166,63 @@ class Calls:
         pending = {each.call: each for each in every.sent}
         failed: WorkerFailed | None = None
         deadline, began = 0.0, dict.fromkeys(pending, time.monotonic())
-        while any(each.workers[0] < own for each in pending.values()):
-            done = finished(list(pending), 0.5 if failed is None else max(0.0, deadline - time.monotonic()))
+        while any(each.worker < own for each in pending.values()):
+            done = finished(list(pending), POLL_SECONDS if failed is None else max(0.0, deadline - time.monotonic()))
             if self.stop_requested():  # before what fails: the signal may have reached the workers too
                 raise StopRequested
-            found: list[tuple[Sent, Any]] = [(pending[call], found_of(pending[call].name, call)) for call in done]
+            found = [(pending[call], came) for call, came in zip(done, found_of(pending, done), strict=True)]
+            self._note(found)
             if not done:
                 found += every._silent(pending, began)
-            lost: list[tuple[Sent, WorkerLost]] = []
-            while found:
-                each, came = found.pop(0)
-                pending.pop(each.call, None)
-                if isinstance(came, Reply) and came.parts is not None:
-                    assert each.opened is not None, "only a relay answers in parts"
-                    opened = [(each.opened(part), state) for part, state in came.parts]
-                    found += [(part, state) for part, state in opened if state is not None]
-                    pending |= {part.call: part for part, state in opened if state is None}
-                elif isinstance(came, WorkerLost):
-                    lost.append((each, came))
+            for each, came in found:
+                del pending[each.call]
+                if isinstance(came, WorkerLost):
+                    if self.again is None:
+                        raise came
+                    new = self.again(each.worker, came)
+                    pending[new.call], began[new.call] = new, time.monotonic()
                 elif isinstance(came, WorkerFailed):
                     if not _CONSEQUENCE.search(came.message):
                         raise came
                     failed, deadline = failed or came, deadline or time.monotonic() + FIRST_CAUSE_SECONDS
                 else:
-                    self._take(each, came, values)
-            began |= {call: time.monotonic() for call in pending if call not in began}
-            for each, gone in lost:
-                if self.again is None:
-                    raise gone
-                for worker in each.workers:
-                    itself = not each.relays or self.names[worker] == each.name
-                    new = self.again(worker, gone if itself else None)
-                    pending[new.call], began[new.call] = new, time.monotonic()
+                    values[each.worker] = came.value
             if failed is not None and time.monotonic() >= deadline:
                 break
         if failed is not None:
             # nobody told why the connection is gone: most likely a process or a machine is
             raise WorkerLost(failed.message, actor=failed.actor, trace=failed.trace, hint=failed.hint)
-        if self.join is not None:
-            return [self.join([value for _, value in sorted(values.items(), key=lambda item: item[0])])]
         return [values[place] for place in range(own)]
 
-    def _take(self, each: Sent, came: Outcome | Reply, values: dict[int, Any]) -> None:
-        """Note values and usages; those of ``beside`` are noted where these are waited for."""
-        if each.workers[0] >= len(self.names):
-            return
-        if isinstance(came, Outcome):
-            self.over([self.names[each.workers[0]]], [came.usage])
-            values[each.workers[0]] = came.value
-            return
-        self.over([self.names[worker] for worker in each.workers], came.usages)
-        if came.stored:
-            copy_here(each.left)
-            values[each.workers[0]] = came.values.attached(StoredArrays(each.left))
-        elif self.join is not None:
-            values[each.workers[0]] = came.values
-        else:
-            values |= zip(each.workers, came.values, strict=True)
+    def _note(self, found: Sequence[tuple[Sent, Outcome | WorkerFailed]]) -> None:
+        """Note what calls took; those of ``beside`` are noted where these are waited for."""
+        over = [
+            (each.name, came.usage)
+            for each, came in found
+            if isinstance(came, Outcome) and each.worker < len(self.names)
+        ]
+        if over:
+            self.over(*zip(*over, strict=True))
 
     def _silent(self, pending: dict[Any, Sent], began: dict[Any, float]) -> list[tuple[Sent, WorkerLost]]:
         """The calls whose workers do not answer, or that take too long."""
-        lost, now = [], time.monotonic()
-        for call, each in pending.items():
-            gone = silence_of(each, now - began[call], self.limit, self.overdue)
-            if gone is not None:
-                lost.append((each, gone))
-        return lost
+        now = time.monotonic()
+        silent = [(each, self._silence_of(each, now - began[call])) for call, each in pending.items()]
+        return [(each, lost) for each, lost in silent if lost is not None]
 
-
-def silence_of(sent: Sent, seconds: float, limit: float, overdue: str) -> WorkerLost | None:
-    """Why a call that has taken ``seconds`` is given up; None if it is not. A relay gives up a worker before its caller does."""
-    name, hint = sent.name, said("see {name} under logs/ in the run folder", name=sent.name)
-    if sent.pulse is not None and sent.pulse.is_away():
-        why = said(
-            "its process has been unresponsive for {limit:g} s: it hangs, or its machine is down",
-            limit=sent.pulse.limit,
-        )
-        return WorkerLost(said("{name}: {why}", name=name, why=why), actor=name, hint=hint)
-    if seconds > limit + sent.slack:
-        return WorkerLost(said("{name}: {format}", name=name, format=overdue.format(limit)), actor=name, hint=hint)
-    return None
+    def _silence_of(self, sent: Sent, seconds: float) -> WorkerLost | None:
+        """Why a call that has taken ``seconds`` is given up; None if it is not."""
+        name, hint = sent.name, said("see {name} under logs/ in the run folder", name=sent.name)
+        if sent.pulse is not None and sent.pulse.is_away():
+            why = said(
+                "its process has been unresponsive for {limit:g} s: it hangs, or its machine is down",
+                limit=sent.pulse.limit,
+            )
+            return WorkerLost(said("{name}: {why}", name=name, why=why), actor=name, hint=hint)
+        if seconds > self.limit:
+            why = self.overdue.format(self.limit)
+            return WorkerLost(said("{name}: {format}", name=name, format=why), actor=name, hint=hint)
+        return None
 
 
 def together(parts: Sequence[Calls]) -> Calls:
@@ -288,7 +231,11 @@ def together(parts: Sequence[Calls]) -> Calls:
     tightest = min(parts, key=lambda part: part.limit, default=Calls((), (), lambda: False))
     return Calls(
         [name for part in parts for name in part.names],
-        [each.moved(start) for part, start in zip(parts, starts, strict=False) for each in part.sent],
+        [
+            replace(each, worker=each.worker + start)
+            for part, start in zip(parts, starts, strict=False)
+            for each in part.sent
+        ],
         parts[0].stop_requested if parts else lambda: False,
         limit=tightest.limit,
         overdue=tightest.overdue,
@@ -304,7 +251,7 @@ def first_of(waiting: Sequence[Calls], seconds: float) -> list[int]:
         StopRequested: the run was asked to end.
     """
     places = {each.sent[0].call: place for place, each in enumerate(waiting)}
-    done = finished(list(places), seconds)
+    done = _first_finished(list(places), seconds)
     if waiting and waiting[0].stop_requested():
         raise StopRequested
     overdue = time.monotonic() - OVERDUE_SECONDS
@@ -312,19 +259,41 @@ def first_of(waiting: Sequence[Calls], seconds: float) -> list[int]:
 
 
 def finished(calls: list[Any], timeout: float) -> list[Any]:
-    """All calls that are over once one of them is: asking for each anew would look at all of them each time."""
+    """Calls that are over: all of them, or those that are after ``timeout`` seconds.
+
+    Waiting for the first of many would look at all of them each time that one ends.
+    """
+    import ray
+
+    return ray.wait(calls, num_returns=len(calls), timeout=timeout)[0]
+
+
+def _first_finished(calls: list[Any], timeout: float) -> list[Any]:
+    """All calls that are over once one of them is."""
     import ray
 
     first, _ = ray.wait(calls, timeout=timeout)
-    return first and ray.wait(calls, num_returns=len(calls), timeout=0)[0]
+    return first and finished(calls, 0)
 
 
-def found_of(name: str, call: Any) -> Outcome | Reply | WorkerFailed:
-    """What a call of a worker came to that is over."""
+def found_of(pending: Mapping[Any, Sent], over: Sequence[Any]) -> list[Outcome | WorkerFailed]:
+    """What calls that are over came to."""
     import ray
 
     try:
-        found: Outcome | Reply = ray.get(call)
+        outcomes: list[Outcome] = ray.get(list(over))
+    except ray.exceptions.RayError:
+        return [_found(pending[call].name, call) for call in over]
+    return [
+        _failure(pending[call].name, came) if came.failed else came for call, came in zip(over, outcomes, strict=True)
+    ]
+
+
+def _found(name: str, call: Any) -> Outcome | WorkerFailed:
+    import ray
+
+    try:
+        found: Outcome = ray.get(call)
     except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError) as error:
         hint = said("read the log of {name} under logs/ in the run folder", name=name)
         return WorkerLost(_death(name, error), actor=name, hint=hint)
@@ -334,11 +303,12 @@ def found_of(name: str, call: Any) -> Outcome | Reply | WorkerFailed:
         return WorkerFailed(
             said("{name}: {kind}: {error}", name=name, kind=type(error).__name__, error=error), actor=name
         )
-    if isinstance(found, Outcome) and found.failed:
-        return WorkerFailed(
-            said("{name}: {error}", name=name, error=found.error), actor=name, trace=found.trace, hint=found.hint
-        )
-    return found
+    return _failure(name, found) if found.failed else found
+
+
+def _failure(name: str, found: Outcome) -> WorkerFailed:
+    message = said("{name}: {error}", name=name, error=found.error)
+    return WorkerFailed(message, actor=name, trace=found.trace, hint=found.hint)
 
 
 def _death(name: str, error: Exception) -> str:

@@ -31,18 +31,7 @@ from rlctl.runtime.processes.calls import (
     first_of,
 )
 from rlctl.runtime.processes.environment import enter
-from rlctl.runtime.processes.relays import (
-    BRANCHES,
-    FAN,
-    ORDERS_AT_ONCE,
-    RELAY,
-    Errand,
-    Given,
-    Links,
-    Relay,
-    RelayOrder,
-    given,
-)
+from rlctl.runtime.processes.parcels import Parcel, parcels
 from rlctl.runtime.processes.vitals import of_worker
 from rlctl.runtime.profiling.tools import Order, WorkerProfile
 from rlctl.runtime.profiling.usage import CallLog, Usage, Watch
@@ -57,7 +46,6 @@ class Host:
         self._worker: Any = None
         self._profile = WorkerProfile()
         self._vitals = of_worker(log)
-        self._relay = Relay(_heartbeat)
 
     def started(self) -> Outcome:
         """Whether the surroundings were taken on; answered as soon as the process runs."""
@@ -98,17 +86,10 @@ class Host:
         """Call a method and keep its value here: the outcome holds a handle that other workers can be given, or None for None."""
         return _attempt(lambda: _kept(self._run(method, *args)))
 
-    def adopt(self, *branch: Any) -> None:
-        """See ``Relay.adopt``."""
-        self._relay.adopt(*branch)
-
-    def forward(self, order: RelayOrder, *arrays: Any) -> Any:
-        """Call workers of this one's branch, in a thread apart from its own work. See ``Relay.forward``."""
-        return self._relay.forward(order, *arrays)
-
     def _run(self, method: str, *args: Any) -> Any:
         with self._vitals.doing(method), self._profile.around(method):
-            return getattr(self._worker, method)(*args)
+            own = [argument.fetch() if isinstance(argument, Parcel) else argument for argument in args]
+            return getattr(self._worker, method)(*own)
 
     def start_profile(self, order: Order) -> Outcome:
         """Record what the worker does."""
@@ -140,7 +121,7 @@ def spawn(environment: Mapping[str, str], log: str, **options: Any) -> Any:
     """A host in an actor of its own, which answers ``process`` while it computes. Returns its handle."""
     import ray
 
-    threads = dict.fromkeys((HEARTBEAT, *LANES), 1) | {RELAY: ORDERS_AT_ONCE}
+    threads = dict.fromkeys((HEARTBEAT, *LANES), 1)
     actor = ray.remote(concurrency_groups=threads, **options)(Host)
     return actor.remote(dict(environment), log)
 
@@ -209,12 +190,6 @@ class Limit:
     """What is said of one that takes longer."""
 
 
-Arguments = Sequence[tuple[Any, ...]] | Mapping[int, tuple[Any, ...]]
-"""Of all workers in order, or of some by their index."""
-Leave = Callable[[Any], tuple[Any, Any] | None]
-"""See ``Group.joined``."""
-
-
 class Waiting(Protocol):
     """Calls that were begun."""
 
@@ -248,24 +223,6 @@ class Group(ABC):
         With ``again`` a worker that is lost is replaced, and called again; only for what does not depend on earlier calls.
         """
 
-    def joined(
-        self,
-        method: Callable[..., Any],
-        arguments: Arguments,
-        join: Callable[[list[Any]], Any],
-        *,
-        again: RetryPolicy | None = None,
-        leave: Leave | None = None,
-    ) -> Any:
-        """As ``each``, of some workers if ``arguments`` is a mapping; ``join`` makes one value of those of neighbours, in order,
-        wherever they come together: it is given what it has made, too.
-
-        ``leave`` makes of a value that a worker joined for others what this process gets, which has a method ``attached``, and
-        arrays that stay in the object store; None if nothing stays. ``attached``, given the ``StoredArrays``, makes the value.
-        """
-        ordered = list(arguments.values()) if isinstance(arguments, Mapping) else arguments
-        return join(self.each(method, ordered, again=again))
-
     @abstractmethod
     def begin(
         self,
@@ -295,6 +252,10 @@ class Group(ABC):
     @abstractmethod
     def share(self, value: Any) -> Any:
         """A handle on a value, which can be passed to many workers and crosses to each machine once."""
+
+    @abstractmethod
+    def shares(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Large values as arguments of calls, each for other workers, which get the values."""
 
     def all(self, method: Callable[..., Any], *args: Any) -> list[Any]:
         """Call ``method`` on every worker with the same arguments."""
@@ -368,6 +329,9 @@ class LocalGroup(Group):
     def share(self, value: Any) -> Any:
         return value
 
+    def shares(self, values: Sequence[Any]) -> Sequence[Any]:
+        return values
+
     def start_profiles(self, orders: Mapping[int, Order]) -> None:
         for order in orders.values():
             self._profile.begin(order)
@@ -426,6 +390,9 @@ class Replicas(Group):
     def share(self, value: Any) -> Any:
         return self._group.share(value)
 
+    def shares(self, values: Sequence[Any]) -> Sequence[Any]:
+        return self._group.shares(values)
+
     def fetch(self, method: Callable[..., Any], *args: Any) -> list[Any]:
         return self._of_first(self._group.fetch(method, *args))
 
@@ -439,20 +406,8 @@ class Replicas(Group):
         self._group.close()
 
 
-def first_of_all(values: list[Any]) -> Any:
-    """For ``Group.joined``, if all workers return the same value."""
-    return values[0]
-
-
-def _given(arguments: Arguments) -> Given:
-    """What workers of a group get; what can be cut is sent by the branch."""
-    if isinstance(arguments, Given):
-        return arguments
-    return given(arguments if isinstance(arguments, Mapping) else dict(enumerate(arguments)))
-
-
 class RayGroup(Group):
-    """Workers in Ray actors; more than a few are called by way of others of them."""
+    """Workers in Ray actors."""
 
     def __init__(
         self,
@@ -461,7 +416,6 @@ class RayGroup(Group):
         stop_requested: Callable[[], bool],
         *,
         limit: float = math.inf,
-        fan: int = FAN,
     ) -> None:
         """Start their processes.
 
@@ -470,10 +424,8 @@ class RayGroup(Group):
             spawn: starts the process of one.
             stop_requested: whether the run was asked to end, which ends every wait.
             limit: seconds that a call may take.
-            fan: calls that a worker makes for others; more workers are called by way of some of them.
         """
         self.names: Sequence[str] = list(names)
-        self._fan = fan
         self.log = CallLog()
         self._spawn = spawn
         self._stop_requested = stop_requested
@@ -482,9 +434,6 @@ class RayGroup(Group):
         self._actors = [spawn(index) for index in range(len(names))]
         silence = min(SILENCE_SECONDS, limit / 2)
         self._pulses = [Heartbeat(_heartbeat(actor), silence) for actor in self._actors]
-        self._number = {name: index for index, name in enumerate(self.names)}
-        calls = min(fan, BRANCHES)
-        self._links = Links(range(len(names)), self.names, self._actors, _heartbeat, silence, fan, calls)
         self._made: tuple[Callable[..., Any], Sequence[tuple[Any, ...]]] | None = None
         """What the workers were made by and of."""
 
@@ -495,8 +444,12 @@ class RayGroup(Group):
     def build(self, factory: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> Calls:
         """Make every worker at the same time: those of one role meet in a process group."""
         self._made = factory, arguments
-        calls = [actor.build.remote(factory, *args) for actor, args in zip(self._actors, arguments, strict=True)]
-        return self._calls(calls, range(len(self)), noted="build", beats=False)
+        return self._ask(range(len(self)), self._build, noted="build", beats=False)
+
+    def _build(self, index: int) -> Any:
+        assert self._made is not None, "a worker is made again as it was made"
+        factory, arguments = self._made
+        return self._actors[index].build.remote(factory, *arguments[index])
 
     def made_again_with(self, arguments: Sequence[tuple[Any, ...]]) -> None:
         """Let workers in the place of lost ones be made with other arguments."""
@@ -512,13 +465,10 @@ class RayGroup(Group):
         """
         import ray
 
-        assert self._made is not None, "a lost worker was started before"
-        factory, arguments = self._made
         ray.kill(self._actors[index], no_restart=True)
         actor = self._actors[index] = self._spawn(index)
         self._pulses[index].begin(_heartbeat(actor))
-        self._links.forget(index)
-        self._calls([actor.build.remote(factory, *arguments[index])], [index]).wait()
+        self._ask([index], self._build).wait()
 
     def begin(
         self,
@@ -526,57 +476,30 @@ class RayGroup(Group):
         arguments: Mapping[int, tuple[Any, ...]],
         *,
         keep: bool = False,
-        lane: Lane | None = None,
-        **options: Any,
-    ) -> Calls:
-        asked = "keep" if keep else "side" if lane else "call"
-        return self._begin(asked, method, given(arguments), lane=lane, **options)
-
-    def _begin(
-        self,
-        asked: str,
-        method: Callable[..., Any],
-        to: Given,
-        *,
         again: RetryPolicy | None = None,
         limit: Limit = Limit(),
         beside: Waiting | None = None,
         lane: Lane | None = None,
-        join: Callable[[list[Any]], Any] | None = None,
-        leave: Leave | None = None,
     ) -> Calls:
-        indices = list(to.indices)
-        waiting = Calls([self.names[index] for index in indices], [], self._stop_requested, limit=self._limit)
-        waiting.over, waiting.join = partial(self._note, method.__name__), join
+        asked = "keep" if keep else "side" if lane else "call"
+        indices = sorted(arguments)
+        called: dict[int, Any] = {}
+        """The actor that the call of each worker went to."""
+
+        def call(index: int) -> Any:
+            actor = called[index] = self._actors[index]
+            method_of = getattr(actor, asked)
+            to_lane = method_of.options(concurrency_group=lane) if lane else method_of
+            return to_lane.remote(method.__name__, *arguments[index])
+
+        with self.turn:
+            waiting = self._ask(indices, call, noted=method.__name__)
         if limit.seconds < self._limit:
             waiting.limit, waiting.overdue = limit.seconds, limit.told
         if isinstance(beside, Calls):
             waiting.beside = beside
-        places = {index: place for place, index in enumerate(indices)}
-        called: dict[int, Any] = {}
-        """The actor that the call of each worker went to, by its place."""
-
-        def opened(sent: Sent) -> Sent:
-            pulse = self._pulses[self._number[sent.name]]
-            return replace(sent, workers=[places[index] for index in sent.workers], pulse=pulse, opened=opened)
-
-        def call(place: int) -> Sent:
-            index = indices[place]
-            actor = called[place] = self._actors[index]
-            method_of = getattr(actor, asked)
-            to_lane = method_of.options(concurrency_group=lane) if lane else method_of
-            sent = to_lane.remote(method.__name__, *to.of(index))
-            return Sent(sent, [place], self.names[index], self._pulses[index])
-
-        with self.turn:
-            if lane is None and len(self) > self._fan:  # all of them: a call that took another path could overtake
-                errand = Errand(asked, method.__name__, to, join, waiting.limit, waiting.overdue, leave)
-                waiting.sent = [opened(sent) for sent in self._links.send(errand)]
-                called |= {place: self._actors[index] for index, place in places.items()} if again is not None else {}
-            else:
-                waiting.sent = [call(place) for place in range(len(indices))]
         if again is not None:
-            waiting.again = self._maker_again(again, indices, called, call)
+            waiting.again = self._maker_again(again, waiting.sent, indices, called, call)
         return waiting
 
     def first(self, waiting: Sequence[Waiting], seconds: float) -> list[int]:
@@ -590,19 +513,22 @@ class RayGroup(Group):
 
         return ray.put(value)
 
+    def shares(self, values: Sequence[Any]) -> Sequence[Any]:
+        return parcels(values)
+
     def started(self, seconds: float) -> Calls:
         """Wait for the processes: Ray starts one again and again where it ends at once."""
-        calls = self._calls([actor.started.remote() for actor in self._actors], range(len(self)), beats=False)
+        calls = self._ask(range(len(self)), lambda index: self._actors[index].started.remote(), beats=False)
         calls.limit, calls.overdue = seconds, NOT_STARTED
         return calls
 
     def address(self) -> Calls:
         """Where the first worker can be met: its machine, and a port that is free there."""
-        return self._calls([self._actors[0].address.remote()], [0], beats=False)
+        return self._ask([0], lambda index: self._actors[index].address.remote(), beats=False)
 
     def machines(self) -> list[str]:
         """The address of the machine of each worker in the cluster."""
-        calls = self._calls([actor.machine.remote() for actor in self._actors], range(len(self)), beats=False)
+        calls = self._ask(range(len(self)), lambda index: self._actors[index].machine.remote(), beats=False)
         found: list[str] = calls.wait()
         return found
 
@@ -610,51 +536,42 @@ class RayGroup(Group):
         self, method: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, again: RetryPolicy | None = None
     ) -> list[Any]:
         with self.turn:
-            return self._begin("call", method, _given(arguments), again=again).wait()
-
-    def joined(
-        self,
-        method: Callable[..., Any],
-        arguments: Arguments,
-        join: Callable[[list[Any]], Any],
-        *,
-        again: RetryPolicy | None = None,
-        leave: Leave | None = None,
-    ) -> Any:
-        with self.turn:
-            return self._begin("call", method, _given(arguments), again=again, join=join, leave=leave).wait()[0]
+            return self.begin(method, dict(enumerate(arguments)), again=again).wait()
 
     def _maker_again(
-        self, again: RetryPolicy, indices: Sequence[int], called: Mapping[int, Any], call: Callable[[int], Sent]
-    ) -> Callable[[int, WorkerLost | None], Sent]:
+        self,
+        again: RetryPolicy,
+        sent: Sequence[Sent],
+        indices: Sequence[int],
+        called: Mapping[int, Any],
+        call: Callable[[int], Any],
+    ) -> Callable[[int, WorkerLost], Sent]:
         left = [again.times] * len(indices)
 
-        def replaced(place: int, lost: WorkerLost | None) -> Sent:
-            if lost is None or called[place] is not self._actors[indices[place]]:
-                return call(place)  # another call found it lost, and replaced it
-            if not left[place]:
-                raise lost
-            left[place] -= 1
-            again.tell(lost)
-            if again.make_room is not None:
-                again.make_room()
-            self.replace(indices[place])
-            again.renew(indices[place])
-            return call(place)
+        def replaced(place: int, lost: WorkerLost) -> Sent:
+            index = indices[place]
+            if called[index] is self._actors[index]:  # else another call found it lost, and replaced it
+                if not left[place]:
+                    raise lost
+                left[place] -= 1
+                again.tell(lost)
+                if again.make_room is not None:
+                    again.make_room()
+                self.replace(index)
+                again.renew(index)
+            return replace(sent[place], call=call(index))
 
         return replaced
 
     def start_profiles(self, orders: Mapping[int, Order]) -> None:
-        calls = [self._actors[rank].start_profile.remote(order) for rank, order in orders.items()]
-        self._calls(calls, list(orders)).wait()
+        self._ask(list(orders), lambda rank: self._actors[rank].start_profile.remote(orders[rank])).wait()
 
     def end_profiles(self, ranks: Sequence[int], label: str) -> None:
-        calls = [self._actors[rank].end_profile.remote(label) for rank in ranks]
-        self._calls(calls, ranks).wait()
+        self._ask(ranks, lambda rank: self._actors[rank].end_profile.remote(label)).wait()
 
     def drop(self) -> None:
         """End the workers, and keep their processes."""
-        ending = self._calls([actor.drop.remote() for actor in self._actors], range(len(self)))
+        ending = self._ask(range(len(self)), lambda index: self._actors[index].drop.remote())
         ending.stop_requested = lambda: False
         ending.wait()
 
@@ -667,22 +584,18 @@ class RayGroup(Group):
     def _note(self, method: str, workers: Sequence[str], usages: Sequence[Usage | None]) -> None:
         self.log.add_all(workers, method, usages)
 
-    def _calls(self, calls: list[Any], indices: Sequence[int], *, noted: str = "", beats: bool = True) -> Calls:
-        """Calls of some workers.
+    def _ask(self, indices: Sequence[int], ask: Callable[[int], Any], *, noted: str = "", beats: bool = True) -> Calls:
+        """Call some workers.
 
         Args:
-            calls: under way.
-            indices: of their workers.
-            noted: the method that they are noted as; empty for what is no part of a step.
+            indices: of the workers.
+            ask: makes the call of one.
+            noted: the method that the calls are noted as; empty for what is no part of a step.
             beats: whether the workers have a heartbeat already; those that have not started yet have none.
         """
-        names = [self.names[index] for index in indices]
         pulses = [self._pulses[index] if beats else None for index in indices]
-        sent = [
-            Sent(call, [place], name, pulse)
-            for place, (call, name, pulse) in enumerate(zip(calls, names, pulses, strict=True))
-        ]
-        waiting = Calls(names, sent, self._stop_requested, limit=self._limit)
+        sent = [Sent(ask(index), place, self.names[index], pulses[place]) for place, index in enumerate(indices)]
+        waiting = Calls([each.name for each in sent], sent, self._stop_requested, limit=self._limit)
         if noted:
             waiting.over = partial(self._note, noted)
         return waiting

@@ -21,7 +21,6 @@ from rlctl.runtime.profiling.throughput import Interval, Speed, phase_times, wor
 from rlctl.runtime.profiling.timeline import Timeline
 from rlctl.runtime.profiling.tools import Order, Tool, WorkerProfile
 from rlctl.runtime.profiling.usage import CallLog, SameCalls, moment
-from rlctl.runtime.serialization.stored_samples import lengths_of
 from rlctl.runtime.train.losses import counted_tokens
 from rlctl.runtime.types import Sample
 
@@ -180,7 +179,7 @@ class Meter:
         self.profiles.note(self._phases, calls)
         self._phases = []
         trained = sum(counted_tokens(samples))
-        lengths = lengths_of(samples)
+        lengths = list(map(len, samples))
         speed = self.speed.metrics(lengths, trained, metrics.get("response/tokens", 0.0), times, calls)
         return {**speed, **times, **worker_metrics(calls, seconds)}
 

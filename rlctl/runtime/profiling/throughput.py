@@ -57,14 +57,14 @@ def worker_metrics(calls: Sequence[SameCalls], seconds: float) -> dict[str, floa
     metrics = {"memory/controller/resident": resident_bytes() / GIB}
     roles: dict[str, list[SameCalls]] = defaultdict(list)
     for call in calls:
-        if call.usages.known("pid"):
+        if call.known("pid"):
             roles[call.role].append(call)
     for role, own in roles.items():
         workers = set(chain.from_iterable(call.workers for call in own))
-        busy = math.fsum(chain.from_iterable(call.usages.known("seconds") for call in own))
+        busy = math.fsum(chain.from_iterable(call.known("seconds") for call in own))
         metrics[f"worker/{role}/busy_share"] = busy / len(workers) / seconds
-        metrics[f"memory/{role}/resident"] = max(max(call.usages.known("resident")) for call in own) / GIB
-        gpus = [gpu for call in own for gpu in call.usages.known("gpu")]
+        metrics[f"memory/{role}/resident"] = max(max(call.known("resident")) for call in own) / GIB
+        gpus = [gpu for call in own for gpu in call.known("gpu")]
         if gpus:
             metrics[f"memory/{role}/gpu_allocated"] = max(gpu.allocated for gpu in gpus) / GIB
             metrics[f"memory/{role}/gpu_reserved"] = max(gpu.reserved for gpu in gpus) / GIB
@@ -126,7 +126,7 @@ class Speed:
         """Operations a second of all training devices; None where it is not known."""
         if self.shape is None or not self.train_devices:
             return None
-        name = next((gpu.name for call in calls for gpu in call.usages.known("gpu")), None)
+        name = next((gpu.name for call in calls for gpu in call.known("gpu")), None)
         gpu = known_gpu(name) if self.half_precision else None
         tflops = self.peak_tflops or (gpu.tflops if gpu is not None else None)
         return None if tflops is None else tflops * 1e12 * self.train_devices

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,46 +93,6 @@ def _name(cuda: Any) -> str:
     return str(cuda.get_device_name())
 
 
-class Usages(Sequence[Usage | None]):
-    """Usages of several calls, as columns: thousands cross to the controller in a step, which needs few of their numbers."""
-
-    __slots__ = ("columns",)
-
-    def __init__(self, columns: Sequence[Sequence[Any]]) -> None:
-        """``columns``: the fields of ``Usage`` of all calls; all None for one that took none."""
-        self.columns = columns
-
-    @classmethod
-    def of(cls, usages: Sequence[Usage | None]) -> Usages:
-        if isinstance(usages, Usages):
-            return usages
-        return cls(list(zip(*(_NONE if each is None else each for each in usages), strict=True)) or [()] * len(_NONE))
-
-    @classmethod
-    def joined(cls, parts: Sequence[Usages]) -> Usages:
-        """Those of several, one after the other."""
-        return cls([tuple(chain.from_iterable(own)) for own in zip(*(part.columns for part in parts), strict=True)])
-
-    def __len__(self) -> int:
-        return len(self.columns[0])
-
-    def __getitem__(self, index: Any) -> Any:
-        return list(self)[index]
-
-    def __iter__(self) -> Iterator[Usage | None]:
-        return (None if row[0] is None else Usage(*row) for row in zip(*self.columns, strict=True))
-
-    def known(self, name: str) -> list[Any]:
-        """The values of a field, without those of calls that took none or have none."""
-        return [value for value in self.columns[Usage._fields.index(name)] if value is not None]
-
-    def __reduce__(self) -> Any:
-        return Usages, (self.columns,)
-
-
-_NONE = (None,) * len(Usage._fields)
-
-
 class Call(NamedTuple):
     """A call that is over."""
 
@@ -148,7 +107,12 @@ class SameCalls(NamedTuple):
 
     workers: Sequence[str]
     method: str
-    usages: Usages
+    usages: Sequence[Usage | None]
+
+    def known(self, name: str) -> list[Any]:
+        """The values of a field of ``Usage``, without those of calls that took none or have none."""
+        values = (getattr(usage, name) for usage in self.usages if usage is not None)
+        return [value for value in values if value is not None]
 
     @property
     def role(self) -> str:
@@ -174,7 +138,7 @@ class CallLog:
     def add_all(self, workers: Sequence[str], method: str, usages: Sequence[Usage | None]) -> None:
         """Note calls of a method that are over."""
         if workers:
-            self._calls.append(SameCalls(workers, method, Usages.of(usages)))
+            self._calls.append(SameCalls(workers, method, usages))
 
     def take(self) -> list[SameCalls]:
         """The calls so far, which are forgotten."""

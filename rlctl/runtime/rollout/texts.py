@@ -14,7 +14,7 @@ def decoded(responses: Sequence[Response], tokenizer: Any) -> list[str]:
     """The text of each; those that have theirs already are not decoded."""
     bare = [response for response in responses if response.text is None]
     texts = iter(decode_all(tokenizer, [response.token_ids for response in bare]) if bare else ())
-    return [_cut(next(texts), response.cut) if response.text is None else str(response.text) for response in responses]
+    return [_cut(next(texts), response.cut) if response.text is None else response.text for response in responses]
 
 
 def with_texts(responses: Sequence[Response], tokenizer: Any) -> list[Response]:

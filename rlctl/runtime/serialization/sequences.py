@@ -7,9 +7,9 @@ are views of the bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate
 from pickle import PickleBuffer
 from typing import Any
 
@@ -17,17 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlctl.runtime.processes.stored import Arrays
 from rlctl.runtime.serialization.records import columns_of
-from rlctl.runtime.serialization.stored import StoredResponses, array_of
-from rlctl.runtime.serialization.stored_samples import (
-    Rows,
-    StoredLengths,
-    StoredSamples,
-    StoredValues,
-    plain,
-    stored_rows,
-)
 from rlctl.runtime.serialization.tensors import TensorTuple
 from rlctl.runtime.types import Numbers, Response, Sample
 
@@ -45,8 +35,8 @@ class _Laid:
     """Token ids in 32 bits, columns, mask: those with the widest numbers first, so that each begins where its numbers may."""
 
     @classmethod
-    def of(cls, samples: Sequence[Sample]) -> _Laid:
-        names = sorted({name for sample in samples for name in sample.columns})
+    def of(cls, samples: Sequence[Sample], *, with_columns: bool = True) -> _Laid:
+        names = sorted({name for sample in samples for name in sample.columns}) if with_columns else []
         has = [[name in sample.columns for sample in samples] for name in names]
         columns = [[sample.columns[name] for sample in samples if name in sample.columns] for name in names]
         token_ids = torch.cat([_NO_IDS, *(sample.token_ids for sample in samples)]).to(torch.int32)
@@ -69,12 +59,6 @@ class _Laid:
             for end, count in zip(ends, counts, strict=True)
         ]
 
-    def part(self, start: int, stop: int) -> _Laid:
-        """The samples from one to another."""
-        first, size = sum(self.lengths[:start]), sum(self.lengths[start:stop])
-        arrays = [array[first : first + size] for array in self.arrays]
-        return _Laid(self.lengths[start:stop], self.names, None, arrays)
-
 
 _NO_IDS, _NO_MASK = torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.bool)
 
@@ -94,193 +78,22 @@ class SampleTuple(tuple[Sample, ...]):
         return _samples, (_bytes(protocol, *laid.arrays), laid.lengths, laid.names, laid.has, *further)
 
 
-@dataclass(frozen=True, slots=True)
-class _Late:
-    """Samples that stay as they were laid until they come to the worker that they are for."""
+def shares_of(
+    samples: Sequence[Sample], split: Sequence[Sequence[int]], *, with_columns: bool = True
+) -> list[SampleTuple]:
+    """The share of each worker, laid end to end with those of others.
 
-    laid: _Laid
-    made: Callable[..., Any] | None
-    further: Any
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        data = _bytes(protocol, *self.laid.arrays)
-        return _arrived, (self.made, self.further, data, self.laid.lengths, self.laid.names)
-
-
-def _arrived(made: Callable[..., Any] | None, further: Any, data: Any, lengths: list[int], names: Sequence[str]) -> Any:
-    samples = _samples(data, lengths, names, None, None, None)
-    return samples if made is None else made(samples, further)
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """What neighbouring workers get, on its way to them."""
-
-    start: int
-    """The first of them."""
-    counts: Sequence[int]
-    """Samples of each."""
-    laid: _Laid
-    arguments: tuple[Any, ...]
-    """After the samples, the same for all."""
-    made: Callable[..., Any] | None
-    own: Sequence[Any]
-    """What each is made of besides the samples."""
-
-    @property
-    def indices(self) -> range:
-        return range(self.start, self.start + len(self.counts))
-
-    def of(self, index: int) -> tuple[Any, ...]:
-        place = index - self.start
-        first = sum(self.counts[:place])
-        late = _Late(
-            self.laid.part(first, first + self.counts[place]), self.made, self.own[place] if self.own else None
-        )
-        return late, *self.arguments
-
-    def cut(self, members: range) -> _Piece:
-        first, last = members.start - self.start, members.stop - self.start
-        start = sum(self.counts[:first])
-        counts, own = self.counts[first:last], self.own[first:last]
-        return _Piece(members.start, counts, self.laid.part(start, start + sum(counts)), self.arguments, self.made, own)
-
-
-class Scattered(Sequence[tuple[Any, ...]]):
-    """What each worker of a role gets: its share of samples first. On their way by others they stay laid end to end."""
-
-    def __init__(
-        self,
-        laid: _Laid,
-        shares: Sequence[SampleTuple],
-        arguments: tuple[Any, ...] = (),
-        made: Callable[..., Any] | None = None,
-        own: Sequence[Any] = (),
-    ) -> None:
-        """
-        Args:
-            laid: all samples, share after share.
-            shares: of the workers.
-            arguments: after the samples, the same for all.
-            made: makes what a worker gets of its samples and its part of ``own``; None if it gets the samples.
-            own: by worker.
-        """
-        self._shares, self._arguments, self._made, self._own = shares, arguments, made, own
-        self._piece = _Piece(0, list(map(len, shares)), laid, arguments, made, own)
-
-    def __len__(self) -> int:
-        return len(self._shares)
-
-    def __getitem__(self, index: Any) -> Any:
-        share = self._shares[index]
-        return share if self._made is None else self._made(share, self._own[index]), *self._arguments
-
-    @property
-    def indices(self) -> range:
-        return range(len(self))
-
-    def of(self, index: int) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = self[index]
-        return found
-
-    def cut(self, members: range) -> _Piece:
-        return self._piece.cut(members)
-
-
-def scattered(
-    samples: Sequence[Sample],
-    split: Sequence[Sequence[int]],
-    *arguments: Any,
-    made: Callable[..., Any] | None = None,
-    own: Sequence[Any] = (),
-) -> Sequence[tuple[Any, ...]]:
-    """The arguments of each worker: its share of the samples, as indices, and what all get. See ``Scattered``."""
-    stored = stored_rows(samples)
-    if stored is not None:
-        return StoredShares(stored, split, arguments, made, own)
+    Args:
+        samples: of all workers.
+        split: the indices of each worker's samples.
+        with_columns: whether their columns cross with the samples.
+    """
     shares = [SampleTuple(samples[index] for index in part) for part in split]
-    laid = _Laid.of([sample for share in shares for sample in share])
+    laid = _Laid.of([sample for share in shares for sample in share], with_columns=with_columns)
     if laid.has is None:
         for share, piece in zip(shares, laid.cut(list(map(len, shares))), strict=True):
             share.laid = piece
-        if not any(sample.inputs or sample.routed_experts is not None for sample in samples):
-            return Scattered(laid, shares, arguments, made, own)
-    given = shares if made is None else list(map(made, shares, own))
-    return [(each, *arguments) for each in given]
-
-
-class StoredShares(Sequence[tuple[Any, ...]]):
-    """As ``Scattered``, of samples whose numbers are stored: a relay that passes them on fetches the numbers."""
-
-    def __init__(
-        self,
-        stored: StoredSamples,
-        split: Sequence[Sequence[int]],
-        arguments: tuple[Any, ...],
-        made: Callable[..., Any] | None,
-        own: Sequence[Any],
-        start: int = 0,
-    ) -> None:
-        """As for ``scattered``; ``start`` is the worker of the first share."""
-        self._stored, self._split, self._start = stored, split, start
-        self._further = arguments, made, own
-
-    def __len__(self) -> int:
-        return len(self._split)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.of(range(len(self))[index] + self._start)
-
-    @property
-    def indices(self) -> range:
-        return range(self._start, self._start + len(self._split))
-
-    def of(self, index: int) -> tuple[Any, ...]:
-        arguments, made, own = self._further
-        place = index - self._start
-        share = SampleTuple(plain(self._stored.taken(self._split[place])))
-        return share if made is None else made(share, own[place]), *arguments
-
-    def cut(self, members: range) -> StoredShares:
-        part = slice(members.start - self._start, members.stop - self._start)
-        arguments, made, own = self._further
-        return StoredShares(self._stored, self._split[part], arguments, made, own[part], members.start)
-
-    def on_the_way(self) -> tuple[StoredPiece, list[Any]]:
-        """As they cross to a relay, and Ray's handles on the arrays that must be sent along."""
-        rows, stored = self._stored.table.rows(self._stored.rows[list(chain.from_iterable(self._split))])
-        piece = StoredPiece(self._start, list(map(len, self._split)), rows, *self._further)
-        return piece, [each.handle for each in stored]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredPiece:
-    """What neighbouring workers get, as it comes to the relay that passes it on."""
-
-    start: int
-    counts: Sequence[int]
-    rows: Rows
-    arguments: tuple[Any, ...]
-    made: Callable[..., Any] | None
-    own: Sequence[Any]
-
-    def filled(self, given: Sequence[Arrays]) -> _Piece:
-        """With the numbers, from the arrays that were sent along."""
-        names, arrays = self.rows.laid(given)
-        laid = _Laid(self.rows.lengths, names, None, arrays)
-        return _Piece(self.start, self.counts, laid, self.arguments, self.made, self.own)
-
-
-def stored_of(value: Any) -> tuple[StoredResponses | StoredLengths, Arrays] | None:
-    """What the controller gets of a value that workers made, and the arrays that stay with them; None if it gets all of it."""
-    if isinstance(value, ResponseGroups):
-        return StoredResponses.of(value)
-    values = value if isinstance(value, list) else [value]
-    if not values or not all(isinstance(each, Values) for each in values):
-        return None
-    return StoredLengths([each.lengths for each in values], named=isinstance(value, list)), tuple(
-        each.flat.numpy() for each in values
-    )
+    return shares
 
 
 def _samples(
@@ -366,16 +179,9 @@ class Values(Sequence[Tensor]):
         return _values, (_bytes(protocol, self.flat.numpy()), self.lengths)
 
 
-def joined_values(parts: Sequence[Values | StoredValues]) -> Values | StoredValues:
-    """The values of several workers, one after the other; stored if all are."""
-    if all(isinstance(part, StoredValues) for part in parts):
-        return StoredValues([own for part in parts for own in part.parts])  # type: ignore[union-attr]
-    return Values.joined([part if isinstance(part, Values) else Values.of(list(part)) for part in parts])
-
-
-def joined_by_name(parts: Sequence[Sequence[Values | StoredValues]]) -> list[Values | StoredValues]:
+def joined_by_name(parts: Sequence[Sequence[Values]]) -> list[Values]:
     """The values of several workers, one after the other, under each of several names."""
-    return [joined_values(own) for own in zip(*parts, strict=True)]
+    return [Values.joined(own) for own in zip(*parts, strict=True)]
 
 
 def _values(data: Any, lengths: list[int]) -> Values:
@@ -400,11 +206,6 @@ class ResponseGroups(tuple[Sequence[Response], ...]):
         return _responses, (_bytes(protocol, drawn, ids), drawn.dtype.char, *sizes, rest)
 
 
-def joined_groups(parts: Sequence[Sequence[Sequence[Response]]]) -> ResponseGroups:
-    """The responses of several workers, one after the other."""
-    return ResponseGroups(group for part in parts for group in part)
-
-
 def _responses(
     data: Any, kind: str, counts: Sequence[int], lengths: Sequence[int], rest: Sequence[Sequence[Any]]
 ) -> ResponseGroups:
@@ -415,6 +216,11 @@ def _responses(
     spans = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
     made = map(Response, [Numbers(ids[each]) for each in spans], [Numbers(drawn[each]) for each in spans], *rest)
     return ResponseGroups([next(made) for _ in range(count)] for count in counts)
+
+
+def array_of(values: Sequence[int] | Sequence[float] | Numbers, dtype: Any) -> np.ndarray:
+    """Token ids or log-probs of a response."""
+    return np.asarray(values.array if isinstance(values, Numbers) else values, dtype)
 
 
 def _bytes(protocol: int, *arrays: np.ndarray) -> Any:

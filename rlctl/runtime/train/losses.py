@@ -29,7 +29,6 @@ from rlctl.runtime.algorithms.table import Algorithm as Function
 from rlctl.runtime.algorithms.table import lookup
 from rlctl.runtime.algorithms.value_loss import clipped_value_loss
 from rlctl.runtime.experience.selection import corrects, fixed_aggregation, has_weights, loss_of
-from rlctl.runtime.serialization.stored_samples import stored_rows, taken
 from rlctl.runtime.train.interface import LossTerms
 from rlctl.runtime.types import Sample, trajectories_of
 
@@ -339,9 +338,6 @@ def counts_trajectories(algorithm: Algorithm) -> bool:
 
 def counted_tokens(samples: Sequence[Sample]) -> list[int]:
     """Tokens of each sample that the loss counts."""
-    stored = stored_rows(samples)
-    if stored is not None:
-        return (stored.table.responses[stored.rows, 2] * stored.table.counted[stored.rows]).tolist()
     masks = [sample.mask for sample in samples]
     return marked(torch.cat(masks), torch.tensor(list(map(len, masks)))).tolist() if masks else []
 
@@ -351,7 +347,7 @@ def totals_of(samples: Sequence[Sample], *, by_trajectory: bool = False) -> Tota
 
     ``by_trajectory``: a sequence is a trajectory, all rows of which are in the mini-batch.
     """
-    counted = taken(samples, [place for place, sample in enumerate(samples) if sample.counted])
+    counted = [sample for sample in samples if sample.counted]
     lengths = counted_tokens(counted)
     experts = [length for length, sample in zip(lengths, counted, strict=True) if sample.expert]
     sequences = len(set(trajectories_of(counted))) if by_trajectory else len(lengths)

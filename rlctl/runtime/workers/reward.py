@@ -15,7 +15,6 @@ from rlctl.common.messages.reasons import said
 from rlctl.config.sections.rewards import FunctionReward, JudgeReward, ModelReward, Reward, RuleReward, SandboxReward
 from rlctl.planning import arithmetic
 from rlctl.runtime.auxiliary import NO_AUXILIARIES, Auxiliaries, chosen
-from rlctl.runtime.processes.stored import Arrays
 from rlctl.runtime.rewards import late
 from rlctl.runtime.rewards.interface import Call, Failure, Outcome
 from rlctl.runtime.rewards.judge import Judge
@@ -180,8 +179,6 @@ class RewardWorker:
         self,
         items: Sequence[RewardItem],
         modelled: Mapping[int, Sequence[Outcome | Failure]] | None = None,
-        places: Sequence[tuple[int, int, int]] = (),
-        *stored: Arrays,
     ) -> Sequence[Score]:
         """Score responses, in their order; all rewards at the same time.
 
@@ -189,19 +186,12 @@ class RewardWorker:
             items: what to score.
             modelled: what each reward model or judge served here says of the responses that it applies to, by its position in
                 the config.
-            places: of the responses' texts in ``stored``, see ``places_of``; none if the items have their texts.
-            stored: arrays of responses.
 
         Raises:
             RunError: a reward fails whose ``on_error`` is stop, or fails on everything, or none applies to a prompt.
         """
         if not items:
             return []
-        if places:
-            from rlctl.runtime.serialization.stored import texts_at
-
-            texts = texts_at(places, stored)
-            items = [replace(item, response_text=text) for item, text in zip(items, texts, strict=True)]
         applying = [item.applying(self._rewards) for item in items]
         chosen = {i: [k for k, applies in enumerate(applying) if i in applies] for i in range(len(self._rewards))}
 

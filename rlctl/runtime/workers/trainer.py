@@ -20,7 +20,7 @@ from rlctl.config.sections.train import LrScheduler
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.algorithms.divergence import WHOLE_KL, whole_kl
 from rlctl.runtime.algorithms.preference import PAIR
-from rlctl.runtime.serialization.sequences import SampleTuple, Values, scattered
+from rlctl.runtime.serialization.sequences import SampleTuple, Values, shares_of
 from rlctl.runtime.serialization.tensors import TensorTuple
 from rlctl.runtime.sync.device import Broadcast, NcclRendezvous
 from rlctl.runtime.sync.sender import Message, Sender
@@ -164,30 +164,21 @@ class Shares(Sequence[Share]):
 numbers_of = attrgetter(*(field.name for field in dataclasses.fields(Totals)))
 
 
-def shard_mini_batches(
-    samples: Sequence[Sample], parts: Sequence[Sequence[Part]], workers: int, *arguments: Any
-) -> Sequence[tuple[Any, ...]]:
-    """What each worker is called with: its shares of all mini-batches with the samples that it needs, and what all get.
+def shard_mini_batches(samples: Sequence[Sample], parts: Sequence[Sequence[Part]], workers: int) -> list[Shares]:
+    """Each worker's shares of all mini-batches, with the samples that it needs.
 
     Args:
         samples: of the step.
         parts: of each mini-batch, by worker.
         workers: how many.
-        arguments: the same for all.
     """
     by_worker = [[each[worker] for each in parts] for worker in range(workers)]
     split = [list(dict.fromkeys(chain.from_iterable(part.members for part in own))) for own in by_worker]
-    totals = [numbers_of(part[0].totals) for part in parts]
-    own = []
-    for members, mine in zip(split, by_worker, strict=True):
+    found = []
+    for share, members, own in zip(shares_of(samples, split), split, by_worker, strict=True):
         place = {index: number for number, index in enumerate(members)}
-        own.append(
-            [
-                ([place[index] for index in part.members], numbers, part.places, part.number)
-                for part, numbers in zip(mine, totals, strict=True)
-            ]
-        )
-    return scattered(samples, split, *arguments, made=Shares.of, own=own)
+        found.append(Shares(share, [part._replace(members=[place[each] for each in part.members]) for part in own]))
+    return found
 
 
 class Trainer(EngineWorker):

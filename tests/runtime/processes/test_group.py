@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import ray
@@ -19,7 +18,6 @@ import ray
 from rlctl.common.errors import Location, RunError
 from rlctl.runtime.processes.calls import Outcome, StopRequested, WorkerFailed, WorkerLost, _death, together
 from rlctl.runtime.processes.group import Host, LocalGroup, RayGroup, RetryPolicy, spawn
-from rlctl.runtime.processes.relays import FAN, Errand, Links, Own, Relay, RelayOrder, Same, branches, given, levels
 from tests.waiting import has_ended, until
 
 
@@ -143,11 +141,11 @@ def cluster() -> Iterator[None]:
 def workers(cluster: None, tmp_path: Path) -> Iterator[Callable[..., RayGroup]]:
     groups: list[RayGroup] = []
 
-    def make(*names: str, stop: Callable[[], bool] = lambda: False, limit: float = 3600.0, fan: int = FAN) -> RayGroup:
+    def make(*names: str, stop: Callable[[], bool] = lambda: False, limit: float = 3600.0) -> RayGroup:
         def start(index: int) -> object:
             return spawn({}, str(tmp_path / f"{names[index]}.log"), num_cpus=0)
 
-        groups.append(RayGroup(names, start, stop, limit=limit, fan=fan))
+        groups.append(RayGroup(names, start, stop, limit=limit))
         return groups[-1]
 
     yield make
@@ -256,158 +254,27 @@ def test_a_worker_that_hangs_is_told_from_one_that_is_busy(workers: Callable[...
     until(lambda: has_ended(stopped), "a process that is stopped is ended too")
 
 
-def test_workers_are_spread_over_a_few_branches_whose_calls_are_few() -> None:
-    assert branches(range(3), 8) == [range(1), range(1, 2), range(2, 3)]
-    assert [len(each) for each in branches(range(1024), 8)] == [128] * 8
-    assert [levels(count, 8) for count in (1, 2, 9, 10, 128)] == [0, 1, 1, 2, 3]
-    assert given({3: (1,), 4: (2,)}).cut(range(4, 9)) == Own({4: (2,)})
-    same = given(dict.fromkeys((2, 3, 4), ("x",)))
-    assert same == Same(range(2, 5), ("x",))
-    assert [list(same.cut(range(start, start + 3)).indices) for start in (0, 3, 6)] == [[2], [3, 4], []]
-    assert given(dict.fromkeys((2, 4), ("x",))).cut(range(3, 9)) == Same([4], ("x",))
-
-
-def chained(workers: Callable[..., RayGroup], *names: str) -> RayGroup:
-    """Workers of which the controller calls the first only, that one the second, and so on."""
-    group = workers(*names, fan=1)
-    group.build(Worker, [(number,) for number, _ in enumerate(names)]).wait()
-    return group
-
-
 @pytest.mark.ray
-def test_workers_that_others_relay_calls_to_answer_as_if_they_were_called(workers: Callable[..., RayGroup]) -> None:
-    group = chained(workers, "a-0", "a-1", "a-2")
-    assert group.each(Worker.double, [(10,), (20,), (30,)]) == [20, 41, 62]
-    assert group.all(Worker.double, 1) == [2, 3, 4]
-    assert group.joined(Worker.note, [(1,)] * 3, joined_lists) == [1, 1, 1]
-    assert group.begin(Worker.double, {1: (5,), 2: (6,)}).wait() == [11, 14]
-    [_, handle, _] = group.fetch(Worker.double, 5)
-    assert group.all(Worker.double, handle) == [22, 23, 24]
+def test_workers_that_share_an_object_get_their_own_part(workers: Callable[..., RayGroup]) -> None:
+    group = workers("a-0", "a-1")
+    group.build(Worker, [(0,), (1,)]).wait()
+    first, second = group.shares([[1, 2], "text"])
+    assert first.handle == second.handle
+    assert group.each(Worker.note, [(first,), (second,)]) == [[[1, 2]], ["text"]]
     last = group.log.take()[-1]
-    assert (list(last.workers), last.method) == ([f"a-{n}" for n in range(3)], "double")
-    slow, quick = group.begin(Worker.sleep, {1: (0.5,), 2: (0.5,)}), group.begin(Worker.note, {2: (2,)})
-    assert quick.wait() == [[1, 2]], "one worker is called by the way that others take, and after them"
-    assert slow.wait() == [1, 2]
-    with pytest.raises(WorkerFailed, match=r"^a-2: train.yaml:3: it does not fit"):
-        group.begin(Worker.refuse, {2: ()}, beside=slow).wait()
-    with pytest.raises(WorkerFailed, match=r"^a-2: TypeError"):
-        group.each(Worker.double, [(1,), (2,), ("x", "y")])
+    assert (sorted(last.workers), last.method) == (["a-0", "a-1"], "note")
 
 
 @pytest.mark.ray
 def test_no_call_overtakes_one_for_a_single_worker(workers: Callable[..., RayGroup]) -> None:
-    """Even if that one waits for its argument: both take the same path."""
-    group, other = chained(workers, "a-0", "a-1", "a-2"), workers("b-0")
+    """Even if that one waits for its argument."""
+    group, other = workers("a-0", "a-1"), workers("b-0")
+    group.build(Worker, [(0,), (1,)]).wait()
     other.build(Worker, [(0,)]).wait()
     late = other.begin(Worker.sleep, {0: (1.0,)}).sent[0].call
-    first = group.begin(Worker.note, {2: (late,)})
-    assert [len(noted) for noted in group.all(Worker.note, 1)] == [1, 1, 2]
+    first = group.begin(Worker.note, {1: (late,)})
+    assert [len(noted) for noted in group.all(Worker.note, 1)] == [1, 2]
     assert len(first.wait()[0]) == 1
-
-
-def test_orders_to_a_branch_that_is_adopted_again_do_not_overtake_those_under_way(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As when a worker of the branch is replaced: orders arrive in any order."""
-    made: list[str] = []
-    monkeypatch.setattr(Links, "send", lambda self, errand: made.append(errand.method) or [])
-    relay = Relay(lambda actor: lambda: None)
-    relay.adopt(1, None, 0, ["a-0"], [None], 60.0, 1)
-
-    def forward(ticket: int, after: int) -> None:
-        errand = Errand("call", str(ticket), Own({}), None, 60.0, "")
-        assert relay.forward(RelayOrder(ticket, after, errand)).values == []
-
-    waiting = [
-        threading.Thread(target=forward, args=(5, 4), daemon=True),
-        threading.Thread(target=relay.adopt, args=(4, 3, 0, ["a-0"], [None], 60.0, 1), daemon=True),
-        threading.Thread(target=forward, args=(3, 2), daemon=True),
-    ]
-    for thread in waiting:
-        thread.start()
-        thread.join(0.05)
-    assert made == []
-    forward(2, 1)
-    for thread in waiting:
-        thread.join(10.0)
-    assert made == ["2", "3", "5"]
-
-
-def test_a_branch_is_adopted_again_after_its_last_order_unless_its_first_worker_is_new() -> None:
-    adopted: list[Any] = []
-
-    class Actor:
-        def __getattr__(self, name: str) -> Any:
-            return self
-
-        def options(self, **how: Any) -> Any:
-            return self
-
-        def remote(self, *given: Any) -> None:
-            if len(given) > 1:
-                adopted.append(given[1])
-
-    actors = [Actor(), Actor()]
-    links = Links(range(2), ["a-0", "a-1"], actors, lambda actor: lambda: None, 60.0, 1)
-    errand = Errand("call", "note", Same(range(2), ()), None, 60.0, "")
-
-    def sent() -> int:
-        links.send(errand)
-        return links._last[0]
-
-    last = sent()
-    links.forget(1)
-    last = sent()
-    links.forget(1)
-    links.forget(1)
-    sent()
-    links.forget(0)
-    sent()
-    assert adopted[0] is adopted[3] is None
-    assert adopted[2] == last
-    again = Links(range(2), ["a-0", "a-1"], [actors[0], Actor()], lambda actor: lambda: None, 60.0, 1)
-    again.follow(links)
-    again.send(errand)
-    assert adopted[4] == links._last[0]
-
-
-def joined_lists(values: list[list[int]]) -> list[int]:
-    return [each for value in values for each in value]
-
-
-@pytest.mark.ray
-def test_a_death_far_from_the_controller_explains_a_lost_connection(workers: Callable[..., RayGroup]) -> None:
-    group = chained(workers, "policy-0", "policy-1", "policy-2")
-    with pytest.raises(WorkerLost, match=r"^policy-2: its process died"):
-        group.each(Worker.fail_or_die, [(False,), (False,), (True,)])
-
-
-@pytest.mark.ray
-@pytest.mark.parametrize("number", [1, *(pytest.param(each, marks=pytest.mark.soak) for each in (0, 2))])
-def test_a_lost_worker_is_named_whether_it_relays_or_not_and_replaced_with_its_branch(
-    workers: Callable[..., RayGroup], number: int
-) -> None:
-    group = chained(workers, "rollout-0", "rollout-1", "rollout-2")
-    told: list[str] = []
-    again = RetryPolicy(1, lambda lost: told.append(lost.actor))
-    before = group.processes()
-    threading.Timer(0.5, os.kill, (before[number], signal.SIGKILL)).start()
-    assert group.each(Worker.sleep, [(1.5,)] * 3, again=again) == [0, 1, 2]
-    assert told.pop() == f"rollout-{number}"
-    assert [one == other for one, other in zip(before, group.processes(), strict=True)].index(False) == number
-    assert group.all(Worker.double, 1) == [2, 3, 4], "the branch has taken on the new worker"
-    assert not told
-    with pytest.raises(WorkerLost, match=r"^rollout-1: its process died"):
-        group.each(Worker.die, [(60.0,), (0.0,), (60.0,)])
-
-
-@pytest.mark.soak
-@pytest.mark.ray
-def test_a_worker_that_hangs_is_found_by_the_one_that_called_it(workers: Callable[..., RayGroup]) -> None:
-    group = workers("policy-0", "policy-1", limit=8.0, fan=1)
-    group.build(Worker, [(0,), (1,)]).wait()
-    with pytest.raises(WorkerLost, match=r"^policy-1: its process has been unresponsive for 4 s"):
-        group.each(Worker.sleep_or_hang, [(False,), (True,)])
 
 
 @pytest.mark.soak

@@ -12,7 +12,7 @@ from rlctl.config import config_from
 from rlctl.planning.memory import GIB, GPUS
 from rlctl.planning.plan import make_plan
 from rlctl.runtime.profiling.throughput import Interval, Speed, covered, phase_times, worker_metrics
-from rlctl.runtime.profiling.usage import Gpu, SameCalls, Usage, Usages
+from rlctl.runtime.profiling.usage import Gpu, SameCalls, Usage
 from rlctl.runtime.reporting.metrics import describe
 from rlctl.runtime.specs.stage import speed_of
 
@@ -45,7 +45,7 @@ def speed_in(folder: Path, **sections: Any) -> Speed:
 
 
 def call(worker: str, *, seconds: float = 1.0, resident: float = 1.0, gpu: Gpu | None = None) -> SameCalls:
-    return SameCalls([worker], "method", Usages.of([Usage(100.0, seconds, 7, int(resident * GIB), gpu)]))
+    return SameCalls([worker], "method", [Usage(100.0, seconds, 7, int(resident * GIB), gpu)])
 
 
 def test_phases_that_overlap_cover_their_time_once() -> None:

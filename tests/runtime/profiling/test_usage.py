@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import pickle
 import time
 
 import psutil
 import pytest
 
 from rlctl.runtime.processes.group import LocalGroup, Replicas, _attempt
-from rlctl.runtime.profiling.usage import CallLog, Gpu, Usage, Usages, resident_bytes
+from rlctl.runtime.profiling.usage import CallLog, Gpu, SameCalls, Usage, resident_bytes
 
 
 class Worker:
@@ -49,9 +48,8 @@ def test_the_calls_of_groups_are_in_one_log_and_taken_once() -> None:
     assert log.take() == []
 
 
-def test_usages_cross_as_columns_and_read_as_they_were() -> None:
+def test_fields_that_calls_have_are_read_of_all_of_them() -> None:
     used = [Usage(1.0, 2.0, 3, 4), None, Usage(5.0, 6.0, 7, 8, Gpu("H100", 1, 2, 3))]
-    found = pickle.loads(pickle.dumps(Usages.joined([Usages.of(used[:1]), Usages.of(used[1:])])))
-    assert (list(found), found[2], len(found)) == (used, used[2], 3)
-    assert (found.known("seconds"), found.known("gpu")) == ([2.0, 6.0], [used[2].gpu])  # type: ignore[union-attr]
-    assert list(Usages.of([])) == []
+    calls = SameCalls(["a-0", "a-1", "a-2"], "method", used)
+    assert (calls.known("seconds"), calls.known("gpu")) == ([2.0, 6.0], [used[2].gpu])  # type: ignore[union-attr]
+    assert [call.worker for call in calls.apart()] == ["a-0", "a-2"]

@@ -13,10 +13,9 @@ import torch
 from rlctl.runtime.algorithms.aggregation import Totals
 from rlctl.runtime.buffers.record import group_of, text_of
 from rlctl.runtime.experience.samples import RolloutGroup
-from rlctl.runtime.processes.relays import Given
 from rlctl.runtime.rewards.routing import Score
 from rlctl.runtime.serialization.records import Records
-from rlctl.runtime.serialization.sequences import ResponseGroups, SampleTuple, Values, scattered
+from rlctl.runtime.serialization.sequences import ResponseGroups, SampleTuple, Values, shares_of
 from rlctl.runtime.types import Numbers, Prompt, Response, Sample
 from rlctl.runtime.workers.trainer import Part, shard_mini_batches
 
@@ -77,40 +76,28 @@ def test_a_group_that_has_crossed_is_written_down_in_numbers() -> None:
 def test_shares_laid_end_to_end_hold_their_own_samples() -> None:
     samples = [sample(10 * index, 2 + index) for index in range(5)]
     split = [[3, 0], [], [4, 1, 2]]
-    for part, (share,) in zip(split, scattered(samples, split), strict=True):
+    for part, share in zip(split, shares_of(samples, split), strict=True):
         got = sent(share)
         assert all(equal(one, samples[index]) for one, index in zip(got, part, strict=True))
+        assert all(one.token_ids.dtype == torch.int64 for one in got)
         for each in got:
             each.columns["advantages"].fill_(0)
         assert not share or len(pickle.dumps(share, 5)) == len(pickle.dumps(SampleTuple(share), 5))
 
 
-def test_shares_that_others_relay_arrive_as_if_they_were_sent() -> None:
-    samples = [sample(10 * index, 2 + index) for index in range(7)]
-    split = [[3, 0], [], [4, 1, 2], [6], [5]]
-    whole = scattered(samples, split, "same")
-    assert isinstance(whole, Given)
-    relayed = sent(sent(whole.cut(range(1, 5))).cut(range(2, 5)))
-    assert list(relayed.indices) == [2, 3, 4]
-    for worker in relayed.indices:
-        got, argument = sent(relayed.of(worker))
-        assert isinstance(got, SampleTuple)
-        assert argument == "same"
-        assert all(equal(one, samples[index]) for one, index in zip(got, split[worker], strict=True))
-        assert all(one.token_ids.dtype == torch.int64 for one in got)
-
-    parts = [[Part([0], Totals(3, 1), [0], 1), Part([2, 1], Totals(3, 1), [1, 2], 1)]]
-    of_training = shard_mini_batches(samples, parts, 2, False)
-    assert isinstance(of_training, Given)
-    ((ours, _), (theirs, _)) = (sent(of_training.cut(range(1, 2)).of(1)), of_training[1])
-    for one, other in zip(ours, theirs, strict=True):
-        assert (one.totals, list(one.places), one.number) == (other.totals, list(other.places), other.number)
-        assert all(equal(*both) for both in zip(one.samples, other.samples, strict=True))
+def test_columns_that_no_worker_reads_stay_here() -> None:
+    samples = [sample(10 * index, 2 + index) for index in range(3)]
+    first, second = map(sent, shares_of(samples, [[2], [0, 1]], with_columns=False))
+    for one, other in zip([*second, *first], samples, strict=True):
+        assert torch.equal(one.token_ids, other.token_ids)
+        assert torch.equal(one.mask, other.mask)
+        assert not one.columns
+        assert other.columns
 
 
 def test_samples_with_other_columns_are_shared_out_too() -> None:
     samples = [sample(0, 3), Sample(torch.arange(4), torch.arange(4) > 1)]
-    first, second = (sent(share) for (share,) in scattered(samples, [[1], [0]]))
+    first, second = map(sent, shares_of(samples, [[1], [0]]))
     assert equal(first[0], samples[1])
     assert equal(second[0], samples[0])
 
@@ -118,8 +105,7 @@ def test_samples_with_other_columns_are_shared_out_too() -> None:
 def test_a_sample_of_two_epochs_is_sent_once() -> None:
     samples = [sample(10 * index, 400) for index in range(3)]
     parts = [Part([2, 1], Totals(5, 2), [0, 1], 7), Part([1], Totals(4, 1), [0], 8)]
-    ((shares, last),) = shard_mini_batches(samples, [[part] for part in parts], 1, True)
-    assert last is True
+    (shares,) = shard_mini_batches(samples, [[part] for part in parts], 1)
     got = list(sent(shares))
     assert [(each.totals, list(each.places), each.number) for each in got] == [
         (Totals(5, 2), [0, 1], 7),

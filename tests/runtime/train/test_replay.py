@@ -22,7 +22,7 @@ from rlctl.config.sections.algorithm import Algorithm
 from rlctl.config.sections.batch import Batch, MicroBatchSize
 from rlctl.config.sections.train import Fsdp2, MemorySettings, Train
 from rlctl.planning.plan import make_plan
-from rlctl.runtime.serialization.sequences import scattered
+from rlctl.runtime.serialization.sequences import shares_of
 from rlctl.runtime.specs.experience import old_is_current
 from rlctl.runtime.train.microbatch import fed_tokens
 from rlctl.runtime.types import Sample
@@ -200,7 +200,7 @@ def test_experts_cross_to_workers_with_their_samples() -> None:
     samples = drawn_samples(4)
     samples[1].routed_experts = None
     samples[2].routed_experts = samples[2].routed_experts.to(torch.int16) + 300
-    for (share,), members in zip(scattered(samples, [[0, 2], [3, 1]]), [[0, 2], [3, 1]], strict=True):
+    for share, members in zip(shares_of(samples, [[0, 2], [3, 1]]), [[0, 2], [3, 1]], strict=True):
         for got, sent in zip(pickle.loads(pickle.dumps(share, 5)), [samples[index] for index in members], strict=True):
             if sent.routed_experts is None:
                 assert got.routed_experts is None
