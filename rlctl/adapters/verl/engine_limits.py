@@ -17,20 +17,23 @@ from rlctl.adapters.engine.requirements import Requirement, Values
 from rlctl.adapters.verl.requirement_values import (
     ACTOR,
     CRITIC,
+    MAIN,
+    MODEL,
     ROLLOUT,
+    SEPARATE,
     gpus,
     longest,
     sequence_parallel,
     serves,
     strategy,
     uses_critic,
+    uses_engine,
 )
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Level
 from rlctl.config.sections.model import Model
 from rlctl.planning.models import context_limit
 
-MODEL = "actor_rollout_ref.model"
 TENSOR, WORKERS = f"{ROLLOUT}.tensor_model_parallel_size", f"{ROLLOUT}.agent.num_workers"
 TOKENS, SEQUENCES, CHUNKED = (
     f"{ROLLOUT}.{name}" for name in ("max_num_batched_tokens", "max_num_seqs", "enable_chunked_prefill")
@@ -38,7 +41,6 @@ TOKENS, SEQUENCES, CHUNKED = (
 PATCH = "verl/models/transformers/monkey_patch.py, apply_monkey_patch"
 SPMD = "verl/workers/rollout/vllm_rollout/vllm_rollout_spmd.py, vLLMRollout.__init__"
 TRACKING = "verl/utils/tracking.py, Tracking.__init__"
-MAIN, SEPARATE = "verl.trainer.main_ppo", ("one_step_off_policy", "fully_async")
 VLLM_RANKS = (8, 16, 32, 64, 128, 256)
 """The largest ranks of adapters that vLLM can be started for."""
 ENGINES = ("vllm", "sglang", "sglang_async", "hf", "naive", "trtllm")
@@ -48,10 +50,6 @@ VLLM_DTYPES = ("auto", "bfloat16", "float16", "half", "float32", "float")
 LOGGERS = ("console", "wandb", "mlflow", "swanlab", "vemlp_wandb", "tensorboard", "tracking")
 MORE_LOGGERS = {"0.4": ("clearml",), "0.6": ("trackio", "file"), "0.9": ("rl_insight",)}
 """Trackers that a release has and the one before lacks."""
-
-
-def _uses(engine: str) -> Callable[[Values], bool]:
-    return lambda values: bool(values[f"{ROLLOUT}.name"] == engine)
 
 
 def _uses_ulysses(role: str) -> Callable[[Values], bool]:
@@ -68,7 +66,7 @@ def _context(values: Values) -> int:
 
 def _in_process(values: Values) -> bool:
     """Whether vLLM runs in the trainer's workers, as until 0.6 unless the mode is async."""
-    return _uses("vllm")(values) and not serves(values)
+    return uses_engine("vllm")(values) and not serves(values)
 
 
 def _chunks(values: Values) -> bool:
@@ -108,7 +106,7 @@ def _is_dummy(values: Values) -> bool:
 def _splits() -> Iterator[Requirement]:
     """Sizes that divide the heads of a model."""
     for name, engine in (("vllm", VLLM), ("sglang", SGLANG)):
-        yield split_row(TENSOR, f"{MODEL}.path", lambda v: v.number(TENSOR), _uses(name), engine, since="0.3")
+        yield split_row(TENSOR, f"{MODEL}.path", lambda v: v.number(TENSOR), uses_engine(name), engine, since="0.3")
     for role, model in ((ACTOR, f"{MODEL}.path"), (CRITIC, "critic.model.path")):
         yield split_row(
             f"{role}.ulysses_sequence_parallel_size",
@@ -174,7 +172,7 @@ def _loggers() -> Iterator[Requirement]:
 def _lora() -> Iterator[Requirement]:
     yield Requirement(
         f"{MODEL}.lora_rank",
-        lambda v: _uses("vllm")(v) and _lora_rank(v) > 0 and _lora_rank(v) not in VLLM_RANKS,
+        lambda v: uses_engine("vllm")(v) and _lora_rank(v) > 0 and _lora_rank(v) not in VLLM_RANKS,
         said(
             "{model}.lora_rank is {{{model}.lora_rank}}; vLLM takes {ranks}, and verl stops when it starts vLLM",
             model=MODEL,
@@ -187,7 +185,9 @@ def _lora() -> Iterator[Requirement]:
     )
     yield Requirement(
         f"{ROLLOUT}.layered_summon",
-        lambda v: _uses("vllm")(v) and _lora_rank(v) > 0 and bool(v[f"{ROLLOUT}.layered_summon"]) and _is_dummy(v),
+        lambda v: (
+            uses_engine("vllm")(v) and _lora_rank(v) > 0 and bool(v[f"{ROLLOUT}.layered_summon"]) and _is_dummy(v)
+        ),
         said(
             "{rollout}.layered_summon is true, and {rollout}.load_format leaves vLLM without the base model: verl stops at the "
             "first weight sync",
@@ -202,7 +202,7 @@ def _lora() -> Iterator[Requirement]:
     yield Requirement(
         f"{ROLLOUT}.load_format",
         lambda v: (
-            _uses("vllm")(v)
+            uses_engine("vllm")(v)
             and _lora_rank(v) > 0
             and strategy(v) in ("fsdp", "fsdp2")
             and not v[f"{ROLLOUT}.layered_summon"]
@@ -278,7 +278,7 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         f"{ROLLOUT}.n",
-        lambda v: _uses("hf")(v) and v.number(f"{ROLLOUT}.n") > 1,
+        lambda v: uses_engine("hf")(v) and v.number(f"{ROLLOUT}.n") > 1,
         said(
             "{rollout}.n is {{{rollout}.n}}, but the engine hf answers each prompt once: the run stops after the first rollout",
             rollout=ROLLOUT,
@@ -306,7 +306,7 @@ ROWS: tuple[Requirement, ...] = (
     *batched_tokens_rows(
         {"tokens": TOKENS, "sequences": SEQUENCES, "chunked": CHUNKED},
         _context,
-        _uses("vllm"),
+        uses_engine("vllm"),
         since="0.3",
         until="0.8",
     ),
@@ -326,7 +326,7 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         f"{ROLLOUT}.dtype",
-        lambda v: _uses("vllm")(v) and v[f"{ROLLOUT}.dtype"] not in (None, *VLLM_DTYPES),
+        lambda v: uses_engine("vllm")(v) and v[f"{ROLLOUT}.dtype"] not in (None, *VLLM_DTYPES),
         said(
             "{rollout}.dtype is {{{rollout}.dtype}}; vLLM takes {dtypes}, and stops when it starts",
             rollout=ROLLOUT,
@@ -405,7 +405,7 @@ ROWS: tuple[Requirement, ...] = (
         since="0.3",
         until="0.4",
     ),
-    memory_share_row(f"{ROLLOUT}.gpu_memory_utilization", _uses("vllm"), since="0.3"),
+    memory_share_row(f"{ROLLOUT}.gpu_memory_utilization", uses_engine("vllm"), since="0.3"),
     *_lora(),
     _agent_workers(serves, since="0.5", until="0.6"),
     _agent_workers(lambda v: True, since="0.7", until="0.8"),

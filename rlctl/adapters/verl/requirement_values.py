@@ -13,6 +13,11 @@ ACTOR, ROLLOUT, REF, CRITIC = (
     "critic",
 )
 
+MODEL = "actor_rollout_ref.model"
+MAIN = "verl.trainer.main_ppo"
+SEPARATE = ("one_step_off_policy", "fully_async")
+"""Parts of the names of programs whose rollout has its own GPUs."""
+
 
 def gpus(values: Values) -> int:
     return values.number("trainer.nnodes") * values.number("trainer.n_gpus_per_node")
@@ -88,3 +93,23 @@ def longest(values: Values) -> int:
 def serves(values: Values) -> bool:
     """Whether the rollout engine is a server, which releases until 0.6 start only if the mode says so."""
     return values.written(f"{ROLLOUT}.mode") and bool(values[f"{ROLLOUT}.mode"] == "async")
+
+
+def uses_engine(engine: str) -> Callable[[Values], bool]:
+    """Whether a rollout engine generates."""
+    return lambda values: bool(values[f"{ROLLOUT}.name"] == engine)
+
+
+def is_on(switch: str) -> Callable[[Values], bool]:
+    """Whether a switch is true."""
+    return lambda values: values[switch] is True
+
+
+def is_fully_async(values: Values) -> bool:
+    """Whether the fully asynchronous trainer runs the file."""
+    return "fully_async" in values.program or values.written("async_training")
+
+
+def is_separate(values: Values) -> bool:
+    """Whether a trainer runs the file whose rollout has its own GPUs."""
+    return any(part in values.program for part in SEPARATE) or values.written("async_training")

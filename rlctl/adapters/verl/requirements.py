@@ -7,7 +7,18 @@ from typing import Any
 
 from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
 from rlctl.adapters.engine.values import files_of
-from rlctl.adapters.verl import engine_limits, ineffective, supervised_requirements, user_limits
+from rlctl.adapters.verl import (
+    algorithm_limits,
+    combination_limits,
+    distillation_limits,
+    engine_limits,
+    ineffective,
+    supervised_requirements,
+    training_limits,
+    type_limits,
+    user_limits,
+    value_limits,
+)
 from rlctl.adapters.verl.requirement_values import (
     ACTOR,
     CRITIC,
@@ -562,7 +573,7 @@ ROWS: tuple[Requirement, ...] = (
     *(
         Requirement(
             f"{ROLLOUT}.{name}",
-            lambda v, name=name: not in_turns(v) and v.number(f"{ROLLOUT}.{name}", 0) <= 0,  # type: ignore[misc]
+            lambda v, name=name, usual=usual: not in_turns(v) and v.number(f"{ROLLOUT}.{name}", usual) <= 0,  # type: ignore[misc]
             said(
                 "{rollout}.{name} is {{{rollout}.{name}}}, but separate_async needs dedicated rollout devices",
                 rollout=ROLLOUT,
@@ -571,13 +582,25 @@ ROWS: tuple[Requirement, ...] = (
             "verl/trainer/ppo/v1/trainer_separate_async.py, PPOTrainerSeparateAsync.__init__",
             said("set {rollout}.{name} to at least 1", rollout=ROLLOUT, name=name),
         )
-        for name in ("nnodes", "n_gpus_per_node")
+        for name, usual in (("nnodes", 0), ("n_gpus_per_node", 8))
     ),
 )
 
 REQUIREMENTS = Requirements(
     "0.9.1",
-    (*ROWS, *engine_limits.ROWS, *ineffective.ROWS, *user_limits.ROWS, *supervised_requirements.ROWS),
+    (
+        *ROWS,
+        *engine_limits.ROWS,
+        *value_limits.ROWS,
+        *type_limits.ROWS,
+        *combination_limits.ROWS,
+        *algorithm_limits.ROWS,
+        *training_limits.ROWS,
+        *distillation_limits.ROWS,
+        *ineffective.ROWS,
+        *user_limits.ROWS,
+        *supervised_requirements.ROWS,
+    ),
     kinds=("ppo",),
     older=("0.3", "0.4", "0.5", "0.6", "0.7", "0.8"),
 )

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rlctl.adapters.engine.model_limits import shape_at
 from rlctl.adapters.engine.requirements import IGNORES, Requirement, Values
 from rlctl.adapters.engine.values import files_of
-from rlctl.adapters.verl.requirement_values import ROLLOUT
+from rlctl.adapters.verl.requirement_values import MODEL, ROLLOUT
 from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import COMMAS, said, together
 from rlctl.common.report import Level
@@ -217,9 +218,9 @@ def _all_texts(values: Values, prompt: str) -> Iterator[tuple[str, str]]:
             yield from ((text, str(path)) for text in parquet_texts(path, (prompt, "*", "content")))
 
 
-def _returns(values: Values) -> Returns | None:
+def _returns(values: Values, managers: tuple[str | None, ...] = PER_ROW) -> Returns | None:
     key = next((key for key in FUNCTIONS if values[f"{key}.path"]), "")
-    if not key or _manager(values) not in PER_ROW:
+    if not key or _manager(values) not in managers:
         return None
     file = expanded(str(values[f"{key}.path"]).removeprefix("file://"))
     return returns_of(Path(file), str(values[f"{key}.name"] or "compute_score")) if file.is_file() else None
@@ -302,4 +303,86 @@ FUNCTION_ROWS: tuple[Requirement, ...] = (
     ),
 )
 
-ROWS: tuple[Requirement, ...] = (*COLUMN_ROWS, *_sources(), *(_lost_media(*each) for each in MEDIA), *FUNCTION_ROWS)
+
+READ = (".parquet", ".json", ".jsonl")
+"""Files that verl's dataset of prompts reads."""
+
+
+def _unread(key: str) -> Callable[[Values], str]:
+    return lambda values: (
+        ""
+        if values["data.custom_cls.path"]
+        else next((f for f in files_of(values[key]) if Path(f).suffix and not f.endswith(READ)), "")
+    )
+
+
+def _unseen_images(values: Values) -> str:
+    """A training file with images, if the model is known to have no vision tower."""
+    shape = shape_at(values, f"{MODEL}.path")
+    if shape is None or shape.vision_parameters or "vl" in shape.family or values["data.custom_cls.path"]:
+        return ""
+    column = str(values["data.image_key"] or "images")
+    return next((file for file, columns in _columns(values) if column in columns), "")
+
+
+def _unreturned(values: Values) -> str:
+    """Parts of GDPO's reward that the user's function surely does not return."""
+    returns = _returns(values, ("gdpo", *PER_ROW))
+    mapping = returns.first(MAPPING) if returns is not None else None
+    if mapping is None or mapping.keys is None or values["algorithm.adv_estimator"] != "gdpo":
+        return ""
+    return ", ".join(name for name in values["algorithm.gdpo_reward_keys"] or () if name not in mapping.keys)
+
+
+NEWEST_ROWS: tuple[Requirement, ...] = (
+    *(
+        Requirement(
+            key,
+            _unread(key),
+            said(
+                "{key} names {{file}}; verl reads {types}, and stops when it loads the data",
+                key=key,
+                types=", ".join(READ),
+            ),
+            "verl/utils/dataset/rl_dataset.py, RLHFDataset._read_files_and_tokenize",
+            "convert it to Parquet",
+            numbers={"file": _unread(key)},
+        )
+        for key in ("data.train_files", "data.val_files")
+    ),
+    Requirement(
+        "data.image_key",
+        _unseen_images,
+        said(
+            "{{file}} has a column of images, and the model {{{model}}} reads none: verl stops at the first row with an image",
+            model=f"{MODEL}.path",
+        ),
+        DATASET,
+        said("set {model} to a model with vision, or remove the column", model=f"{MODEL}.path"),
+        numbers={"file": _unseen_images},
+        level=Level.WARNING,
+    ),
+    Requirement(
+        "reward.custom_reward_function.path",
+        lambda v: (returns := _returns(v, ("remote",))) is not None and returns.is_async,
+        "the reward function is async, and the reward manager remote takes none: verl stops when it starts the reward workers",
+        "verl/experimental/reward_loop/reward_manager/remote.py, RemoteRewardManager.__init__",
+        "define it with def, or set reward.reward_manager.name to naive",
+    ),
+    Requirement(
+        "algorithm.gdpo_reward_keys",
+        _unreturned,
+        "algorithm.gdpo_reward_keys names {names}, which the reward function does not return: verl stops after the first rollout",
+        "verl/trainer/ppo/core_algos.py, compute_gdpo_outcome_advantage",
+        "return them, or remove them from algorithm.gdpo_reward_keys",
+        numbers={"names": _unreturned},
+    ),
+)
+
+ROWS: tuple[Requirement, ...] = (
+    *NEWEST_ROWS,
+    *COLUMN_ROWS,
+    *_sources(),
+    *(_lost_media(*each) for each in MEDIA),
+    *FUNCTION_ROWS,
+)
