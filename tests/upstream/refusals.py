@@ -23,8 +23,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rlctl.adapters.engine.requirements import IGNORES, REFUSES, requirements_of
-from rlctl.checks.problem import LEVELS
-from rlctl.common.ranks import BY_CODE, OF_THEIR_KEY
+from rlctl.common.messages import catalogue, code_of, has
 from rlctl.common.records import record
 
 from .refusal_sites import SOURCES, Site, context, folder, sites
@@ -133,7 +132,7 @@ def faults(framework: str, root: Path) -> Iterator[str]:
 
 def unknown_codes(framework: str) -> Iterator[str]:
     """Codes of the file that no check has, and keys of requirements that no requirement is about."""
-    codes = {*LEVELS, *BY_CODE, *OF_THEIR_KEY}
+    codes = {code for id_ in catalogue("en") if has(f"{(code := code_of(id_))}.about")}
     tables = [found for name in TABLES.get(framework, (framework,)) if (found := requirements_of(name))]
     keys = {f"{row.code}:{row.key}" for table in tables for row in table.rows}
     for row in rows(framework):
