@@ -7,6 +7,7 @@ field 3 the number of rows (https://github.com/apache/parquet-format, ``parquet.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,32 @@ SCHEMA, ROWS, GROUPS = 2, 3, 4
 """Fields of ``FileMetaData``."""
 COLUMNS, METADATA, PATH, STATISTICS, NULLS, HIGHEST, LOWEST = 1, 3, 3, 12, 3, 5, 6
 """Fields of ``RowGroup``, ``ColumnChunk``, ``ColumnMetaData`` and ``Statistics``."""
-NAME, CHILDREN, CONVERTED, LOGICAL = 4, 5, 6, 10
-"""Fields of ``SchemaElement``: the name, the number of fields inside, and what a group stands for if it is no struct."""
+TYPE, NAME, CHILDREN, CONVERTED, LOGICAL = 1, 4, 5, 6, 10
+"""Fields of ``SchemaElement``: the physical type, the name, the number of fields inside, and what a group stands for if it is no
+struct."""
+UTF8, MAPS, LISTS = 0, (1, 2), 3
+"""Values of ``ConvertedType``."""
+STRING_TYPE, MAP_TYPE, LIST_TYPE, NULL_TYPE = 1, 2, 3, 11
+"""Fields of ``LogicalType``."""
 MOST_BYTES = 2**28
 """Size of the largest footer that is read."""
 DEEPEST = 64
 """Nesting that is followed; Parquet files of training data have less than ten."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaNode:
+    """A column of a Parquet file, or what is inside one."""
+
+    name: str
+    physical: int | None
+    """The number of its type in ``parquet.thrift``; None for a group."""
+    is_text: bool
+    is_list: bool
+    is_map: bool
+    is_null: bool
+    """Whether all of its values are null, so that they have no type."""
+    children: tuple[SchemaNode, ...]
 
 
 def parquet_rows(path: Path) -> int:
@@ -49,6 +70,34 @@ def parquet_fields(path: Path) -> tuple[tuple[str, ...], ...]:
         return tuple(_inside(elements, int(root.get(CHILDREN, 0)), (), shown=True))
     except (StopIteration, RuntimeError, AttributeError, TypeError) as error:
         raise ValueError(f"the schema of {path} is damaged") from error
+
+
+def parquet_schema(path: Path) -> tuple[SchemaNode, ...]:
+    """The columns of a Parquet file with their types.
+
+    Raises:
+        ValueError: it is not a Parquet file, or its footer is damaged.
+    """
+    elements = iter(_footer(path, SCHEMA).get(SCHEMA) or ())
+    try:
+        return _node(next(elements), elements, 0).children
+    except (StopIteration, RuntimeError, AttributeError, TypeError) as error:
+        raise ValueError(f"the schema of {path} is damaged") from error
+
+
+def _node(element: Mapping[int, Any], elements: Iterator[Any], depth: int) -> SchemaNode:
+    if depth > DEEPEST:
+        raise ValueError("a schema is nested too deep")
+    converted, logical = element.get(CONVERTED), element.get(LOGICAL) or {}
+    return SchemaNode(
+        element.get(NAME, b"").decode("utf-8", "replace"),
+        element.get(TYPE),
+        is_text=converted == UTF8 or STRING_TYPE in logical,
+        is_list=converted == LISTS or LIST_TYPE in logical,
+        is_map=converted in MAPS or MAP_TYPE in logical,
+        is_null=NULL_TYPE in logical,
+        children=tuple([_node(next(elements), elements, depth + 1) for _ in range(int(element.get(CHILDREN, 0)))]),
+    )
 
 
 def parquet_texts(path: Path, column: Sequence[str]) -> list[str]:
