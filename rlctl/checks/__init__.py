@@ -16,6 +16,7 @@ from rlctl.checks import (
     algorithm,
     batch,
     data_files,
+    data_values,
     lengths,
     megatron,
     model_files,
@@ -79,7 +80,12 @@ FIX_RULES = tuple(rule for rule in RULES if rule is not placement.memory)
 MOST_FIXES = 8
 """Suggested values of a finding that are applied and checked; a framework may not be able to express the first ones."""
 
-RULES_OF_FILES: tuple[Check, ...] = (*user_code.RULES, *data_files.RULES, *model_files.RULES)
+RULES_OF_FILES: tuple[Check, ...] = (
+    *user_code.RULES,
+    *data_files.RULES,
+    *data_values.RULES,
+    *model_files.RULES,
+)
 """Rules that read the code, the data and the folders of models that a config names."""
 
 RULES_OF_ROWS: tuple[Check, ...] = lengths.RULES

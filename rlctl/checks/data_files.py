@@ -134,7 +134,8 @@ def _source(config: Config, source: DataSource, key: KeyPath, media: Sequence[st
     if rows_of_source(source) == 0:
         yield problem("data-empty", (*key, "path"), file=source.path)
     elif config.data.custom is None and columns is not None:
-        objective = "rl" if key[1] == "eval" else config.algorithm.objective.choice
+        trained = config.algorithm.objective.choice
+        objective = "rl" if key[1] == "eval" and trained == "mix" else trained
         default = DataSource()
         fields = [
             field

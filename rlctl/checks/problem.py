@@ -151,6 +151,7 @@ LEVELS: Mapping[str, Level] = {
     "data-lengths": _N,
     "data-unanswered": _W,
     "data-blank": _W,
+    "data-repeated": _W,
     "data-overlap": _W,
     "model-files": _E,
     "hub-name": _N,

@@ -13,7 +13,7 @@ from rlctl.checks.problem import CheckContext, Problem, problem
 from rlctl.common.errors import closest
 from rlctl.common.filenames import expanded
 from rlctl.config import Config
-from rlctl.config.reward_signatures import Parameters, arguments_of, form_of, missing_arguments
+from rlctl.config.reward_signatures import Parameters, arguments_of, form_of, missing_arguments, takes
 from rlctl.config.sections.algorithm import FunctionOperator
 from rlctl.config.sections.data import FunctionDataOperator
 from rlctl.config.sections.rewards import FunctionReward
@@ -21,6 +21,8 @@ from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
 
 PACKAGE, FILE = "pkg://", "file://"
+SERVED = ("reward_router_address", "reward_model_tokenizer")
+"""What verl also passes if it serves a reward model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,23 +183,26 @@ def _signature(
     index: int,
     runner: str,
 ) -> Iterator[Problem]:
-    takes = _parameters(node)
-    if takes is None:
+    given = _parameters(node)
+    if given is None:
         return
     key: KeyPath = ("rewards", index, "function")
     known = "verl" if runner == "verl" else reward.signature  # verl has one way to call it, rlctl uses its parameters
-    form = form_of(takes) if known == "auto" else known
-    where = f"{code.path}:{node.lineno}: {node.name}({takes})"
+    form = form_of(given) if known == "auto" else known
+    where = f"{code.path}:{node.lineno}: {node.name}({given})"
     if form is None:
         yield problem("code-signature", key, where=where)
         return
-    if missing := missing_arguments(form, takes):
-        called = ", ".join(arguments_of(form, takes))
+    if missing := missing_arguments(form, given):
+        called = ", ".join(arguments_of(form, given))
         yield problem("code-signature_missing", key, where=where, missing=", ".join(missing), called=called)
-    if form != "trinity" and not takes.anything:
-        unknown = sorted(set(reward.args) - takes.names)
+    if form != "trinity" and not given.anything:
+        unknown = sorted(set(reward.args) - given.names)
         if unknown:
             yield problem("code-signature_args", ("rewards", index, "args"), where=where, unknown=", ".join(unknown))
+    called_with = {*arguments_of(form, given), *reward.args, *SERVED}
+    if form == "verl" and runner == "verl" and (lacking := sorted(given.required - called_with)):
+        yield problem("code-signature_required", key, where=where, lacking=", ".join(lacking))
 
 
 def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> Parameters | None:
@@ -207,19 +212,13 @@ def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> 
     if isinstance(node, ast.ClassDef):
         call = next((part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__call__"), None)
         return _of_class(call) if call is not None else None
-    return _of_function(node)
+    return takes(node)
 
 
 def _of_class(call: ast.FunctionDef) -> Parameters:
     """What objects of a class can be called with."""
-    takes = _of_function(call)
-    return Parameters(takes.names - {"self"}, takes.anything, is_class=True)
-
-
-def _of_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Parameters:
-    args = node.args
-    names = [*args.posonlyargs, *args.args, *args.kwonlyargs, *([args.vararg] if args.vararg else [])]
-    return Parameters(frozenset(argument.arg for argument in names), args.kwarg is not None)
+    found = takes(call)
+    return Parameters(found.names - {"self"}, found.anything, is_class=True)
 
 
 RULES = (rewards, datasets, operators)

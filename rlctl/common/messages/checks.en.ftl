@@ -90,6 +90,8 @@ code-signature = { $where } has parameters that rlctl cannot call a reward with
 code-signature_missing = { $where } does not accept { $missing }; rlctl calls it with { $called } by name
     .verl = { $where } does not accept { $missing }; verl calls it with { $called } by name, and stops when it scores the first response
     .hint = add the parameters, or **kwargs
+code-signature_required = { $where } needs { $lacking }, which no caller passes; verl stops when it scores the first response
+    .hint = give these parameters a default, or set them in custom_reward_function.reward_kwargs
 code-signature_args = { $where } does not accept { $unknown }, which { $key } passes
     .hint = remove them from { $key }, or add the parameters
 
@@ -149,9 +151,16 @@ data-blank = { $rows } of the first { $count } rows of { $file } have an empty p
     .about = Some of the rows that were measured ask nothing: the model would be trained on what it says unprompted.
     .hint = remove these rows, or set prompt_key of the dataset to the column with the prompts
 
+data-repeated = { $repeated } of the first { $count } rows of { $file } repeat another row: only { $distinct } differ
+    .about = Many rows of a data file are the same. An epoch asks the same prompt several times, and a step may hold it twice.
+    .hint = remove the repeated rows
+
 data-overlap = evaluation and training read the same data, { $path }, so the evaluation measures what the run has trained on
     .about = The same file, subset and split is among the training data and the evaluation data.
     .hint = hold out rows for evaluation, and set { $key } to them
+
+data-overlap_rows = { $shared } of the first { $count } rows of { $path } are also training rows, so the evaluation measures what the run has trained on
+    .hint = remove these rows from the training data, or set { $key } to other data
 
 resume-path = checkpoint.resume is path, but checkpoint.resume_path is not set
     .about = checkpoint.resume and checkpoint.resume_path disagree.

@@ -94,6 +94,8 @@ code-signature = rlctl 无法用 { $where } 的参数来调用奖励
 code-signature_missing = { $where } 不接受 { $missing }；rlctl 按名称传入 { $called }
     .verl = { $where } 不接受 { $missing }；verl 按名称传入 { $called }，为第一条回答打分时就会报错退出
     .hint = 补上这些参数，或加上 **kwargs
+code-signature_required = { $where } 需要 { $lacking }，但调用方不会传入；verl 为第一条回答打分时就会报错退出
+    .hint = 为这些参数设默认值，或在 custom_reward_function.reward_kwargs 中设置
 code-signature_args = { $where } 不接受 { $unknown }，而 { $key } 会传入它们
     .hint = 从 { $key } 中去掉它们，或补上这些参数
 
@@ -150,9 +152,16 @@ data-blank = { $file } 的前 { $count } 行中有 { $rows } 行提示词为空
     .about = 抽查的行中，有些什么也没问：模型会在没有提示的输出上训练。
     .hint = 删除这些行，或把该数据集的 prompt_key 设为含提示词的列
 
+data-repeated = { $file } 的前 { $count } 行中有 { $repeated } 行与其他行重复：只有 { $distinct } 行各不相同
+    .about = 数据文件中有大量相同的行。一个 epoch 会多次训练同一个 prompt，同一步里也可能出现两次。
+    .hint = 去掉重复的行
+
 data-overlap = 评测和训练读的是同一份数据 { $path }，评测结果只反映训练过的内容
     .about = 同一个文件、子集和划分既是训练数据又是评测数据。
     .hint = 留出一部分数据用于评测，并把 { $key } 设为它
+
+data-overlap_rows = { $path } 的前 { $count } 行中有 { $shared } 行也是训练数据，评测结果会包含训练过的内容
+    .hint = 从训练数据中去掉这些行，或把 { $key } 设为其他数据
 
 resume-path = checkpoint.resume 是 path，但没有设置 checkpoint.resume_path
     .about = checkpoint.resume 与 checkpoint.resume_path 不一致。
