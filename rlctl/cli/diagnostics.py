@@ -294,7 +294,7 @@ def _cause_lines(found: Sequence[Cause], file: str, to: layout.Screen) -> Iterat
     widest = max((layout.cells(words[cause.level]) for cause in found), default=0)
     column = 2 + widest + 2 + max((layout.cells(place) + 2 for place in places if place), default=0)
     for cause, place in zip(found, places, strict=True):
-        plain = f"[{layout.clean(cause.first.code)}]"
+        plain = f"[{layout.clean(_code(cause.first))}]"
         code = to.styled(plain, layout.DIM)
         word = to.styled(words[cause.level], _STYLES[cause.level])
         if to.width is None:
@@ -305,7 +305,7 @@ def _cause_lines(found: Sequence[Cause], file: str, to: layout.Screen) -> Iterat
             gap = " " * (widest - layout.cells(words[cause.level]))
             head = f"  {word}{gap}  {place}"
             indent = column if beside else 4
-            *lines, last = to.wrapped(f"{cause.message} [{cause.first.code}]", indent)
+            *lines, last = to.wrapped(f"{cause.message} {plain}", indent)
             lines.append(last.replace(plain, code))
             if beside:
                 yield head + " " * (column - 4 - widest - layout.cells(place)) + lines.pop(0)
@@ -314,6 +314,11 @@ def _cause_lines(found: Sequence[Cause], file: str, to: layout.Screen) -> Iterat
             yield from (" " * indent + line for line in lines)
         if cause.advice:
             yield from layout.advice_lines(cause.advice, indent, to)
+
+
+def _code(item: Finding) -> str:
+    """The code of a finding, and when its error would strike."""
+    return text("code-when", code=item.code, when=text(f"when-{item.when}")) if item.when else item.code
 
 
 def _place(at: Location | None, file: str) -> str:

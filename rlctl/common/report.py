@@ -154,6 +154,8 @@ class Finding:
     """The name of the stage that has it; empty if every stage does, or there are none."""
     runners: tuple[str, ...] = field(default=(), compare=False)
     """The frameworks that it holds for; empty if it is about reading or converting, which none of them does."""
+    when: str = field(default="", compare=False)
+    """When an error would strike in the framework that runs the config, as ``rollout`` in the message ``when-rollout``."""
 
     @property
     def rank(self) -> Rank:
@@ -190,6 +192,7 @@ class Finding:
             "message": self.message,
             "hint": self.advice,
             "runners": list(self.runners),
+            "when": text(f"when-{self.when}") if self.when else "",
             "params": {name: value if isinstance(value, int) else str(value) for name, value in self.params.items()},
         }
 

@@ -20,10 +20,12 @@ from rlctl.documents import Document, KeyPath, parse_dotted
 from rlctl.translation.read_back import as_read
 from rlctl.translation.translate import translate_loaded
 
-OF_HYDRA = ("added-key", "other-engines-key")
+OF_HYDRA = ("added-key", "other-engines-key", "no-release-key")
 """Overrides that Hydra refuses."""
 REFUSED = ("unknown-key", "fork", *OF_HYDRA)
 """Findings of reading on keys that a framework's loader refuses."""
+WHEN = {"code-signature": "rollout", "memory": "rollout"}
+"""When errors of rlctl's own checks would strike in a framework, if not before the first step."""
 STOPPING = ("data-files", "uncallable-reward")
 """Warnings of a framework's writer that are errors here, because the framework stops at them."""
 
@@ -64,7 +66,7 @@ def findings_of(
         source = f"{framework(runner)} {requirements.release} ({row.source})"
         place = _place(document, split(row.key))
         told = finding(row.code, row.level, row.key, place, reason=message, source=source, advice=row.hint)
-        found.append(replace(told, runners=(runner,)))
+        found.append(replace(told, runners=(runner,), when=row.when))
     if loaded is not None:
         on_data = loaded.as_written(dialect.on_data(loaded.config))
         found += [replace(item, at=loaded.locate_any(parse_dotted(item.key))) for item in on_data]
@@ -84,7 +86,10 @@ def of_its_own_framework(report: Report, *, checked: Collection[str] = ()) -> li
     if requirements is None or requirements.of(release) is None:
         return []
     found = findings_of(name, None, report, checked=checked)
-    return [replace(item, level=Level.WARNING) if item.level is Level.ERROR else item for item in found]
+    return [
+        replace(item, level=Level.WARNING, when="") if item.level is Level.ERROR else replace(item, when="")
+        for item in found
+    ]
 
 
 def with_unknown_keys(runner: str, findings: Iterable[Finding], allowed: Collection[str] = ()) -> list[Finding]:
@@ -108,6 +113,14 @@ def with_unknown_keys(runner: str, findings: Iterable[Finding], allowed: Collect
         if finding.code in REFUSED and not finding.added and finding.key not in allowed and strict(finding.key)
         else finding
         for finding in findings
+    ]
+
+
+def with_moments(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings for a framework, each error with when it would strike: before the first step if nothing else is known."""
+    return [
+        replace(item, when=item.when or WHEN.get(item.code, "start") if item.level is Level.ERROR else "")
+        for item in findings
     ]
 
 

@@ -109,3 +109,11 @@ sample-source = dataset
 sample-prompt = prompt
 sample-answer = answer
 sample-weight-version = weight version
+
+code-when = { $code }, { $when }
+when-start = before the first step
+when-rollout = after the first rollout
+when-update = at the first update
+when-validation = at the first validation
+when-sync = at the first weight sync
+when-save = at the first save

@@ -105,3 +105,11 @@ sample-source = 数据集
 sample-prompt = prompt
 sample-answer = 标准答案
 sample-weight-version = 权重版本
+
+code-when = { $code }，{ $when }
+when-start = 第一步之前
+when-rollout = 第一次 rollout 之后
+when-update = 第一次更新参数时
+when-validation = 第一次验证时
+when-sync = 第一次权重同步时
+when-save = 第一次保存时
