@@ -180,6 +180,7 @@ BY_CODE: Mapping[str, Rank] = {
     "fork": Rank.OBJECTIVE,
     "added-key": Rank.BREAKS,
     "other-engines-key": Rank.BREAKS,
+    "no-release-key": Rank.BREAKS,
     "cut-responses-masked": Rank.OBJECTIVE,
     "endless-schedule": Rank.SCHEDULE,
     "rows-of-steps": Rank.SCHEDULE,

@@ -51,8 +51,13 @@ def returns_of(path: Path, name: str) -> Returns | None:
         return None
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name and not node.decorator_list:
-            return Returns(tuple(_Function(node).returned()), isinstance(node, ast.AsyncFunctionDef))
+            return returns_in(node)
     return None
+
+
+def returns_in(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Returns:
+    """What a function of a syntax tree returns."""
+    return Returns(tuple(_Function(node).returned()), isinstance(node, ast.AsyncFunctionDef))
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:

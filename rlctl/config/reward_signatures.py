@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 VERL_ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")
 BATCH_ARGUMENTS = ("data_sources", "solution_strs", "ground_truths", "extra_infos")
@@ -18,6 +20,8 @@ class Parameters:
     """It has ``**kwargs``, or its parameters are not known."""
     is_class: bool = False
     """It is a class, whose objects are called."""
+    required: frozenset[str] = frozenset()
+    """Those without a default."""
 
     def __str__(self) -> str:
         return ", ".join([*sorted(self.names), *(["**kwargs"] if self.anything else [])])
@@ -46,3 +50,29 @@ def missing_arguments(form: str, parameters: Parameters) -> list[str]:
     """The arguments of a form that a function does not take."""
     wanted = arguments_of(form, parameters)
     return [] if parameters.anything else [name for name in wanted if name not in parameters.names]
+
+
+def takes(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Parameters:
+    """The parameters of a function in a syntax tree."""
+    args = node.args
+    plain = [*args.posonlyargs, *args.args]
+    names = [*plain, *args.kwonlyargs, *([args.vararg] if args.vararg else [])]
+    required = plain[: len(plain) - len(args.defaults)]
+    required += [each for each, default in zip(args.kwonlyargs, args.kw_defaults, strict=True) if default is None]
+    return Parameters(
+        frozenset(argument.arg for argument in names),
+        args.kwarg is not None,
+        required=frozenset(argument.arg for argument in required),
+    )
+
+
+def parameters_of(path: Path, name: str) -> Parameters | None:
+    """The parameters of a function of a file; None if the file lacks it, or if a decorator may change them."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name and not node.decorator_list:
+            return takes(node)
+    return None

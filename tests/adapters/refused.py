@@ -165,6 +165,7 @@ ROLL: dict[str, Any] = {
     "actor_train.strategy_args.strategy_config.tensor_model_parallel_size": 2,
     "actor_train.device_mapping": "list(range(0,8))",
     "actor_train.data_args.file_name": ["/data/train.jsonl"],
+    "actor_train.data_args.messages": "messages",
     "actor_infer.strategy_args.strategy_name": "vllm",
     "actor_infer.strategy_args.strategy_config.tensor_parallel_size": 1,
     "actor_infer.device_mapping": "list(range(0,8))",

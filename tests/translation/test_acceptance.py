@@ -66,15 +66,16 @@ def test_a_setting_that_another_one_turns_off_is_named(dialect: str, change: dic
 
 
 TOKENS = {"data.max_prompt_length": 4096, "data.max_response_length": 8192, f"{R}.max_num_batched_tokens": 8192}
+ASYNC = {f"{R}.mode": "async", "data.return_raw_chat": True}
 WEIGHTLESS = {"actor_rollout_ref.model.lora_rank": 32}
 OLDER = [
     ("0.4", TOKENS, f"{R}.max_num_batched_tokens", "error"),
     ("0.4", {**TOKENS, f"{R}.max_num_batched_tokens": 12288}, "", ""),
-    ("0.5", {**TOKENS, f"{R}.mode": "async"}, "", ""),
+    ("0.5", {**TOKENS, **ASYNC}, "", ""),
     ("0.7", TOKENS, "", ""),
     (
         "0.5",
-        {**TOKENS, f"{R}.mode": "async", f"{R}.enable_chunked_prefill": False},
+        {**TOKENS, **ASYNC, f"{R}.enable_chunked_prefill": False},
         f"{R}.max_num_batched_tokens",
         "error",
     ),
@@ -104,7 +105,7 @@ OLDER = [
     ),
     ("0.6", {f"{R}.n": 5, "data.train_batch_size": 36, f"{A}.use_dynamic_bsz": True}, "", ""),
     ("0.5", {f"{R}.val_kwargs.temperature": 0.6}, f"{R}.val_kwargs.do_sample", "warning"),
-    ("0.5", {f"{R}.val_kwargs.temperature": 0.6, f"{R}.mode": "async"}, "", ""),
+    ("0.5", {f"{R}.val_kwargs.temperature": 0.6, **ASYNC}, "", ""),
     ("0.7", {f"{R}.val_kwargs.temperature": 0.6}, "", ""),
     ("0.4", {"trainer.logger": ["trackio"]}, "trainer.logger", "error"),
     ("0.6", {"trainer.logger": ["trackio"]}, "", ""),

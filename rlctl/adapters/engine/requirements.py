@@ -90,6 +90,8 @@ class Requirement:
     """``runner-refuses``, or ``runner-ignores`` for a setting that the framework accepts and does not use."""
     kinds: tuple[str, ...] = ()
     """The kinds of file that it is for; empty for those of its table."""
+    when: str = "start"
+    """When the framework stops, as in the messages ``when-...``."""
 
     def place(self, series: str, newest: str) -> str | None:
         """The file and function of a release that refuse it; None if the release does not.

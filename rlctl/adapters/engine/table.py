@@ -159,9 +159,10 @@ class Table:
         releases = self.schema.releases_of_any(place)
         if not releases or release in releases or self.schema.is_free(place, release):
             return True
-        return self._is_unlisted(place, version)
+        return self.is_unlisted(place, version)
 
-    def _is_unlisted(self, place: KeyPath, version: Version) -> bool:
+    def is_unlisted(self, place: KeyPath, version: Version) -> bool:
+        """Whether a release takes a key that its config does not list."""
         found = (since for pattern, since in self.unlisted.items() if matches(split(pattern), place))
         return any(not since or version >= version_of(since) for since in found)
 
@@ -173,7 +174,7 @@ class Table:
         if releases is None or of_users:
             return True
         composed = self.schema.in_composition(place, release, self.composition)
-        return composed or self.schema.is_free(place, release, self.composition) or self._is_unlisted(place, version)
+        return composed or self.schema.is_free(place, release, self.composition) or self.is_unlisted(place, version)
 
     def composed_for(self, composition: Composition) -> Table:
         """The same table with the defaults of a composition."""

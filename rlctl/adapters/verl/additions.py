@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from rlctl.adapters.engine.reading import unknown_keys
 from rlctl.adapters.engine.rules import Absent, version_of
@@ -12,6 +12,9 @@ from rlctl.adapters.verl import launch
 from rlctl.common.report import Finding, Level, finding
 from rlctl.common.report_lines import release as release_of
 from rlctl.documents import Document, dotted
+
+COMPOSED_PROGRAMS = ("verl.trainer.main_ppo", "verl.trainer.fsdp_sft_trainer", "verl.trainer.sft_trainer")
+"""Programs that start from verl's own config unless they are given another."""
 
 
 def refused(document: Document, table: Table, release: str, versions: tuple[str, ...]) -> Iterator[Finding]:
@@ -61,4 +64,40 @@ def of_other_engines(document: Document, table: Table, release: str) -> Iterator
                 framework=release_of(f"verl@{release}"),
                 engine=composition.engine,
                 engines=", ".join(sorted(schema.engines_of(place, release))),
+            )
+
+
+def of_no_release(
+    document: Document, table: Table, release: str, program: str, known: Collection[str]
+) -> Iterator[Finding]:
+    """A warning for each key that an override of verl's own config sets without ``+``, and that the release's config lacks.
+
+    Args:
+        document: overrides alone; a config file of the user's may have any key.
+        table: of the kind of file, for the engine that it names.
+        release: of verl.
+        program: that a launch script starts; the recipes have configs of their own.
+        known: keys that have a finding already.
+    """
+    own = [path for path, _ in document.leaves() if tuple(map(str, path)) in document.overridden]
+    if program not in COMPOSED_PROGRAMS or len(own) + len(document.added) < sum(1 for _ in document.leaves()):
+        return
+    version = version_of(release)
+    for path in own:
+        place, told = generic(path), dotted(path) in known
+        releases = table.schema.releases_of_any(place)
+        lacks = release not in releases and not table.schema.is_free(place, release)
+        if (
+            lacks
+            and not told
+            and not table.is_unlisted(place, version)
+            and not table.is_section(path, version, release)
+        ):
+            yield finding(
+                "no-release-key",
+                Level.WARNING,
+                dotted(path),
+                document.at(path),
+                framework=release_of(f"verl@{release}"),
+                others=", ".join(sorted(releases)) or "none",
             )

@@ -128,6 +128,9 @@ class Verl(Dialect):
         read.report.findings += additions.refused(document, table, taken.version, self.versions)
         if taken.kind in launch.ENGINE_KINDS:
             read.report.findings += additions.of_other_engines(document, table, taken.version)
+        if fork is None:
+            program, told = str(options.get("program") or ""), {item.key for item in read.report.findings}
+            read.report.findings += additions.of_no_release(document, table, taken.version, program, told)
         if fork is not None:
             read.report.findings[:] = forks.told(read.report, fork)
         if read.report.errors:

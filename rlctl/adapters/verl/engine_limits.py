@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,6 +30,7 @@ from rlctl.adapters.verl.requirement_values import (
     uses_critic,
     uses_engine,
 )
+from rlctl.common.filenames import expanded, is_folder
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Level
 from rlctl.config.sections.model import Model
@@ -44,6 +46,8 @@ TRACKING = "verl/utils/tracking.py, Tracking.__init__"
 VLLM_RANKS = (8, 16, 32, 64, 128, 256)
 """The largest ranks of adapters that vLLM can be started for."""
 ENGINES = ("vllm", "sglang", "sglang_async", "hf", "naive", "trtllm")
+SERVED_ENGINES = ("vllm", "sglang", "trtllm")
+"""Since 0.6, where all are servers or sharded engines."""
 STRATEGIES = ("fsdp", "fsdp2", "fsdp_turbo", "megatron", "veomni", "torchtitan", "automodel", "mindspeed")
 """What any release has; names of single releases are not told apart."""
 VLLM_DTYPES = ("auto", "bfloat16", "float16", "half", "float32", "float")
@@ -133,6 +137,7 @@ def _agent_workers(applies: Callable[[Values], object], **releases: Any) -> Requ
         "verl/experimental/agent_loop/agent_loop.py, AgentLoopManager.generate_sequences",
         said("set {key} to {{fits}}", key=WORKERS),
         numbers={"responses": _responses, "workers": _workers, "fits": _fitting_workers},
+        when="rollout",
         **releases,
     )
 
@@ -223,6 +228,76 @@ def _lora() -> Iterator[Requirement]:
     )
 
 
+CHAT, SCORER = "~/models/deepseek-llm-7b-chat", "~/models/FsfairX-LLaMA3-RM-v0.1"
+DEFAULT_MODELS: tuple[tuple[str, str, Callable[[Values], bool], str, str], ...] = (
+    (f"{MODEL}.path", CHAT, lambda v: True, "", "set it to your model"),
+    (
+        "critic.model.path",
+        CHAT,
+        uses_critic,
+        "",
+        "set it to your model, or algorithm.adv_estimator to an estimator without a critic, such as grpo",
+    ),
+    (
+        "reward_model.model.path",
+        SCORER,
+        lambda v: v["reward_model.enable"] is True,
+        "0.6",
+        "set it to your reward model",
+    ),
+)
+"""Models with a default that few machines have: the default, whether the model is loaded, the last release, and what to do."""
+
+
+def _default_models() -> Iterator[Requirement]:
+    for key, path, loaded, until, hint in DEFAULT_MODELS:
+        yield Requirement(
+            key,
+            lambda v, key=key, path=path, loaded=loaded: (  # type: ignore[misc]
+                loaded(v) and not v.written(key) and not is_folder(str(expanded(path)))
+            ),
+            said("{key} is not set: verl would load its default, {path}, which does not exist", key=key, path=path),
+            "verl/trainer/config/ppo_trainer.yaml",
+            hint,
+            since="0.3",
+            until=until,
+            level=Level.WARNING,
+            check_code="no-model",
+        )
+
+
+LOSS_MODES = ("vanilla", "gpg", "clip_cov", "kl_cov")
+MORE_LOSS_MODES = {
+    "0.6": ("gspo", "geo_mean", "rollout_correction"),
+    "0.7": ("dppo_tv", "dppo_kl", "sapo", "cispo", "bypass_mode"),
+    "0.9": ("dro",),
+}
+"""Policy losses that a release has and the one before lacks."""
+
+
+def _loss_modes() -> Iterator[Requirement]:
+    key = f"{ACTOR}.policy_loss.loss_mode"
+    known: tuple[str, ...] = LOSS_MODES
+    for start, end in zip(("0.5", "0.6", "0.7", "0.9"), ("0.5", "0.6", "0.8", ""), strict=True):
+        known += MORE_LOSS_MODES.get(start, ())
+        yield Requirement(
+            key,
+            lambda v, known=known: v[key] not in (None, *known) and not v[f"{MODEL}.external_lib"],  # type: ignore[misc]
+            said("{key} is {{{key}}}, which verl does not have. It has {known}", key=key, known=", ".join(known)),
+            "verl/trainer/ppo/core_algos.py, get_policy_loss_fn",
+            "set it to one of these",
+            since=start,
+            until=end,
+            when="update",
+        )
+
+
+def _needs_messages(values: Values) -> bool:
+    """Whether the rollout reads chat messages of each row, which a switch of the data adds until 0.6."""
+    turns = values[f"{ROLLOUT}.multi_turn.enable"] is True and str(values[f"{ROLLOUT}.name"]).startswith("sglang")
+    return (serves(values) or turns) and not values["data.custom_cls.path"]
+
+
 ESTIMATORS = ("gae", "grpo", "reinforce_plus_plus", "remax", "rloo")
 MORE_ESTIMATORS = {
     "0.4": ("reinforce_plus_plus_baseline", "opo", "grpo_passk"),
@@ -259,6 +334,41 @@ def _estimators() -> Iterator[Requirement]:
 ROWS: tuple[Requirement, ...] = (
     *_splits(),
     *_estimators(),
+    *_default_models(),
+    *_loss_modes(),
+    Requirement(
+        "data.return_raw_chat",
+        lambda v: _needs_messages(v) and not v["data.return_raw_chat"],
+        said(
+            "data.return_raw_chat is false, its default, but {rollout}.mode async and multi-turn rollout read the chat messages "
+            "of "
+            "each row: verl stops at the first rollout",
+            rollout=ROLLOUT,
+        ),
+        "verl/experimental/agent_loop/agent_loop.py, AgentLoopWorker.generate_sequences",
+        "set data.return_raw_chat to true",
+        since="0.5",
+        older={"0.4": "verl/workers/rollout/chat_scheduler.py"},
+        until="0.6",
+        when="rollout",
+    ),
+    Requirement(
+        f"{MODEL}.target_modules",
+        lambda v: (
+            _lora_rank(v) > 0
+            and isinstance(v[f"{MODEL}.target_modules"], str)
+            and re.fullmatch(r"all[ _]?linear", v[f"{MODEL}.target_modules"], re.IGNORECASE) is not None
+        ),
+        said(
+            "{model}.target_modules is {{{model}.target_modules}}; PEFT takes it for a name of modules, which the model does "
+            "not have, "
+            "and verl stops when it loads the model",
+            model=MODEL,
+        ),
+        "peft/tuners/tuners_utils.py, BaseTuner.inject_adapter",
+        said("set {model}.target_modules to all-linear", model=MODEL),
+        since="0.4",
+    ),
     Requirement(
         f"{ROLLOUT}.multi_turn.tool_config_path",
         lambda v: (
@@ -310,19 +420,26 @@ ROWS: tuple[Requirement, ...] = (
         since="0.3",
         until="0.8",
     ),
-    Requirement(
-        f"{ROLLOUT}.name",
-        lambda v: v[f"{ROLLOUT}.name"] not in (None, "???", *ENGINES),
-        said(
-            "{rollout}.name is {{{rollout}.name}}, which verl does not have: it stops when it starts the rollout engine. It has "
-            "{engines}",
-            rollout=ROLLOUT,
-            engines=", ".join(ENGINES),
-        ),
-        "verl/workers/rollout/base.py, get_rollout_class",
-        said("set {rollout}.name to vllm or sglang", rollout=ROLLOUT),
-        since="0.6",
-        older={"0.3": "verl/workers/fsdp_workers.py, ActorRolloutRefWorker._build_rollout"},
+    *(
+        Requirement(
+            f"{ROLLOUT}.name",
+            lambda v, engines=engines: v[f"{ROLLOUT}.name"] not in (None, "???", *engines),  # type: ignore[misc]
+            said(
+                "{rollout}.name is {{{rollout}.name}}, which verl does not have: it stops when it starts the rollout engine. It "
+                "has "
+                "{engines}",
+                rollout=ROLLOUT,
+                engines=", ".join(engines),
+            ),
+            source,
+            said("set {rollout}.name to vllm or sglang", rollout=ROLLOUT),
+            since=since,
+            until=until,
+        )
+        for engines, source, since, until in (
+            (ENGINES, "verl/workers/fsdp_workers.py, ActorRolloutRefWorker._build_rollout", "0.3", "0.5"),
+            (SERVED_ENGINES, "verl/workers/rollout/base.py, get_rollout_class", "0.6", ""),
+        )
     ),
     Requirement(
         f"{ROLLOUT}.dtype",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rlctl.adapters.engine.requirements import IGNORES, Requirement, Values
-from rlctl.adapters.verl.requirement_values import ACTOR, ROLLOUT, serves
+from rlctl.adapters.verl.requirement_values import ACTOR, ROLLOUT, in_turns, serves
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Level
 
@@ -132,6 +132,59 @@ def _clipping() -> Iterator[Requirement]:
     )
 
 
+CLIPS = tuple(f"{ACTOR}.clip_ratio{end}" for end in ("_high", "_low", "_c"))
+MINI, BATCH = f"{ACTOR}.ppo_mini_batch_size", "data.train_batch_size"
+CORRECTION = "algorithm.rollout_correction"
+
+
+def _written_clip(values: Values) -> str:
+    """A clip ratio that a file writes, if each step is one optimizer step on what the same weights have answered."""
+    one_update = values.number(BATCH, 0) == values.number(MINI, 0) and values.number(f"{ACTOR}.ppo_epochs") == 1
+    usual = values.program in ("", "verl.trainer.main_ppo") and in_turns(values)
+    own = values[f"{ACTOR}.policy_loss.loss_mode"] in (None, "vanilla") and not values[f"{CORRECTION}.bypass_mode"]
+    is_plain = one_update and usual and own and not values[f"{ACTOR}.use_rollout_log_probs"]
+    return next((key for key in CLIPS if values.written(key)), "") if is_plain else ""
+
+
+def _on_policy() -> Iterator[Requirement]:
+    yield _ignored(
+        MINI,
+        _written_clip,
+        said(
+            "{clip} has no effect: {mini} is data.train_batch_size ({{{batch}}}) and ppo_epochs is 1, so each step makes one "
+            "update "
+            "with the weights that answered, where the probability ratio is 1",
+            clip="{clip}",
+            mini=MINI,
+            batch=BATCH,
+        ),
+        "verl/trainer/ppo/core_algos.py, compute_policy_loss",
+        said("lower {mini}, or remove {{clip}}", mini=MINI),
+        numbers={"clip": _written_clip},
+        since="0.4",
+    )
+
+
+def _corrects(values: Values) -> bool:
+    return any(values[f"{CORRECTION}.{name}"] not in (None, "null") for name in ("rollout_is", "rollout_rs"))
+
+
+def _correction() -> Iterator[Requirement]:
+    yield _ignored(
+        f"{ROLLOUT}.calculate_log_probs",
+        lambda v: _corrects(v) and not v[f"{ROLLOUT}.calculate_log_probs"] and not v[f"{CORRECTION}.bypass_mode"],
+        said(
+            "{correction} is set, but {rollout}.calculate_log_probs is false: the rollout returns no log-probs, and nothing is "
+            "corrected",
+            correction=CORRECTION,
+            rollout=ROLLOUT,
+        ),
+        TRAINER,
+        said("set {rollout}.calculate_log_probs to true", rollout=ROLLOUT),
+        since="0.6",
+    )
+
+
 def _overlong(key: str) -> Requirement:
     return _ignored(
         key,
@@ -152,6 +205,22 @@ ROWS: tuple[Requirement, ...] = (
     *_kl(),
     *_validation(),
     *_clipping(),
+    *_on_policy(),
+    *_correction(),
+    _ignored(
+        "algorithm.norm_adv_by_std_in_grpo",
+        lambda v: (
+            v.written("algorithm.norm_adv_by_std_in_grpo")
+            and v["algorithm.norm_adv_by_std_in_grpo"] is False
+            and v["algorithm.adv_estimator"] in ("gae", "rloo", "remax", "opo", "gpg", "reinforce_plus_plus")
+        ),
+        "algorithm.norm_adv_by_std_in_grpo is false, but algorithm.adv_estimator {algorithm.adv_estimator} does not read it: "
+        "only "
+        "grpo does",
+        "verl/trainer/ppo/ray_trainer.py, compute_advantage",
+        "remove it, or set algorithm.adv_estimator to grpo",
+        since="0.4",
+    ),
     *map(_overlong, OVERLONG),
     *(
         _ignored(

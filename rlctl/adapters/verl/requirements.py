@@ -9,6 +9,7 @@ from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
 from rlctl.adapters.engine.values import files_of
 from rlctl.adapters.verl import (
     algorithm_limits,
+    column_limits,
     combination_limits,
     distillation_limits,
     engine_limits,
@@ -599,6 +600,7 @@ REQUIREMENTS = Requirements(
         *distillation_limits.ROWS,
         *ineffective.ROWS,
         *user_limits.ROWS,
+        *column_limits.ROWS,
         *supervised_requirements.ROWS,
     ),
     kinds=("ppo",),

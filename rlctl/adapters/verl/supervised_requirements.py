@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlctl.adapters.engine.requirements import IGNORES, Requirement, Values
+from rlctl.adapters.verl import column_limits
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Level
 
@@ -30,6 +31,7 @@ def _ranks(values: Values) -> int:
 
 
 ROWS: tuple[Requirement, ...] = (
+    *column_limits.SUPERVISED_ROWS,
     Requirement(
         BATCH,
         lambda v: v.number(BATCH, 0) % _old_ranks(v),

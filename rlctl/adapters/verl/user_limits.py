@@ -13,7 +13,8 @@ from rlctl.adapters.verl.requirement_values import MODEL, ROLLOUT
 from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import COMMAS, said, together
 from rlctl.common.report import Level
-from rlctl.config.reward_returns import MAPPING, NOTHING, NUMBER, TEXT, Returned, Returns, returns_of
+from rlctl.config.reward_returns import MAPPING, NOTHING, NUMBER, SEQUENCE, TEXT, Returned, Returns, returns_of
+from rlctl.config.reward_signatures import BATCH_ARGUMENTS, VERL_ARGUMENTS, parameters_of
 from rlctl.planning.parquet_footer import parquet_fields, parquet_texts
 
 SCORES = "verl/utils/reward_score/__init__.py, default_compute_score"
@@ -45,7 +46,7 @@ def _function(values: Values) -> str:
 
 def _scores_itself(values: Values) -> bool:
     """Whether verl's own rules score the rows: no function, reward model, tools or environment of the user's does."""
-    return _scores_rows(values) and not _function(values)
+    return scores_rows(values) and not _function(values)
 
 
 def _scores_elsewhere(values: Values) -> bool:
@@ -102,6 +103,7 @@ def _sources() -> Iterator[Requirement]:
                 SCORES,
                 "set custom_reward_function.path to a file with a function compute_score, or change data_source",
                 numbers={"sources": unscored},
+                when="rollout" if key == "data.train_files" else "validation",
                 since=start,
                 until=end,
             )
@@ -124,6 +126,7 @@ def _column_row(key: str, default: str, needed: Callable[[Values], bool], when: 
         numbers={"file": missing, "column": lambda values: (values[key] if key else None) or default},
         check_code="data-column",
         since=since,
+        when="rollout",
     )
 
 
@@ -135,7 +138,7 @@ def _columns(values: Values) -> Iterator[tuple[str, set[str]]]:
             yield str(name), {names[0] for names in parquet_fields(path)}
 
 
-def _scores_rows(values: Values) -> bool:
+def scores_rows(values: Values) -> bool:
     """Whether a manager scores rows by a function, verl's or the user's."""
     return _manager(values) in (*PER_ROW, "prime", "batch") and not _scores_elsewhere(values)
 
@@ -148,8 +151,8 @@ def _plain_prompt(values: Values) -> str:
 
 
 COLUMN_ROWS: tuple[Requirement, ...] = (
-    _column_row("data.reward_fn_key", "data_source", _scores_rows, "after the first rollout", "0.4"),
-    _column_row("", "reward_model", _scores_rows, "after the first rollout", "0.3"),
+    _column_row("data.reward_fn_key", "data_source", scores_rows, "after the first rollout", "0.4"),
+    _column_row("", "reward_model", scores_rows, "after the first rollout", "0.3"),
     Requirement(
         "data.prompt_key",
         _plain_prompt,
@@ -168,6 +171,7 @@ COLUMN_ROWS: tuple[Requirement, ...] = (
         "set custom_reward_function.path to a function of lists, or the reward manager to naive",
         since="0.4",
         until="0.7",
+        when="rollout",
     ),
 )
 
@@ -235,6 +239,7 @@ def _some(wrong: Callable[[Returns], str]) -> Callable[[Values], str]:
 
 
 SHOWN: Mapping[str, Callable[[Returned], str]] = {
+    SEQUENCE: lambda value: said("a list or tuple in line {line}", line=value.line),
     MAPPING: lambda value: said("a dict in line {line}", line=value.line),
     NUMBER: lambda value: said("a number in line {line}", line=value.line),
     NOTHING: lambda value: said("nothing in line {line}", line=value.line),
@@ -264,7 +269,34 @@ def _mixed(returns: Returns) -> str:
 
 
 def _function_row(found: Callable[[Values], str], message: str, source: str, hint: str, **others: Any) -> Requirement:
-    return Requirement(FUNCTIONS[0] + ".path", found, message, source, hint, numbers={"values": found}, **others)
+    return Requirement(
+        FUNCTIONS[0] + ".path", found, message, source, hint, numbers={"values": found}, when="rollout", **others
+    )
+
+
+def _without_score(returns: Returns) -> str:
+    """Mappings without the key that is the reward."""
+    return together(
+        (
+            said("a dict with {keys} in line {line}", keys=", ".join(sorted(value.keys)), line=value.line)
+            for value in returns.values
+            if value.keys and "score" not in value.keys
+        ),
+        COMMAS,
+    )
+
+
+def _called_otherwise(values: Values) -> str:
+    """The parameters of a function that takes lists where the manager passes one response, or the other way round."""
+    key = next((key for key in FUNCTIONS if values[f"{key}.path"]), "")
+    file = expanded(str(values[f"{key}.path"]).removeprefix("file://")) if key else Path()
+    takes = parameters_of(file, str(values[f"{key}.name"] or "compute_score")) if file.is_file() else None
+    manager = _manager(values)
+    if takes is None or takes.anything or manager not in (*PER_ROW, "batch"):
+        return ""
+    wanted = BATCH_ARGUMENTS if manager == "batch" else VERL_ARGUMENTS
+    lists = set(VERL_ARGUMENTS if manager == "batch" else BATCH_ARGUMENTS) & takes.names
+    return str(takes) if lists and not set(wanted) <= takes.names else ""
 
 
 FUNCTION_ROWS: tuple[Requirement, ...] = (
@@ -287,7 +319,7 @@ FUNCTION_ROWS: tuple[Requirement, ...] = (
         older={"0.3": "verl/trainer/ppo/ray_trainer.py, RayPPOTrainer.fit"},
     ),
     _function_row(
-        _some(lambda returns: _shown(returns, NOTHING, TEXT)),
+        _some(lambda returns: _shown(returns, NOTHING, TEXT, SEQUENCE)),
         "the reward function returns {values}, which is no reward: verl stops after the first rollout that reaches this line",
         "verl/workers/reward_manager/naive.py, NaiveRewardManager.__call__",
         "return a number on every path, such as 0.0",
@@ -300,6 +332,26 @@ FUNCTION_ROWS: tuple[Requirement, ...] = (
         "define it with def",
         since="0.3",
         until="0.6",
+    ),
+    _function_row(
+        _some(_without_score),
+        "the reward function returns {values}, and verl reads the key 'score': the run stops after the first rollout",
+        "verl/workers/reward_manager/naive.py, NaiveRewardManager.__call__",
+        "put the reward under the key score",
+        since="0.4",
+    ),
+    _function_row(
+        _called_otherwise,
+        "the reward function takes {values}: the reward manager batch passes lists, data_sources, solution_strs, ground_truths "
+        "and "
+        "extra_infos, and the others one response, data_source, solution_str, ground_truth and extra_info. The run stops after "
+        "the "
+        "first rollout",
+        "verl/workers/reward_manager/batch.py, BatchRewardManager.verify",
+        "change the parameters, or reward_model.reward_manager",
+        since="0.4",
+        until="0.7",
+        check_code="code-signature",
     ),
 )
 

@@ -27,6 +27,13 @@ other-engines-key = { $framework } has '{ $key }' only in the config for { $engi
     .about = An override sets a key that the framework's config has only for another training engine.
     .hint = remove the override
 
+no-release-key = the config of { $framework } has no '{ $key }', and Hydra refuses to set it without +
+    .about = An override sets a key that the framework's config lacks, without +.
+    .hint = { $others ->
+        [none] write +{ $key }=..., or remove the override
+       *[other] remove the override; verl { $others } has this key
+    }
+
 unknown-key_canonical = unknown key '{ $key }'
     .hint = { $near ->
         [none] { "" }

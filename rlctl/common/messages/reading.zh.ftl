@@ -27,6 +27,13 @@ other-engines-key = { $framework } 只在 { $engines } 的配置中有 '{ $key }
     .about = 覆盖项设置的键只存在于框架为其他训练引擎准备的配置中。
     .hint = 去掉该覆盖项
 
+no-release-key = { $framework } 的配置里没有 '{ $key }'，不带 + 的覆盖会被 Hydra 拒绝
+    .about = 覆盖项不带 + 设置了框架配置中没有的键。
+    .hint = { $others ->
+        [none] 写成 +{ $key }=...，或去掉该覆盖项
+       *[other] 去掉该覆盖项；有这个键的是 verl { $others }
+    }
+
 unknown-key_canonical = 未知的键 '{ $key }'
     .hint = { $near ->
         [none] { "" }
