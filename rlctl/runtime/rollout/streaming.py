@@ -4,7 +4,8 @@
                   ▲                              │
                   └───────── set aside ──────────┘   new weights, sleep: what was drawn stays, its keys are computed anew
 
-Rows lie in the cache as in ``decoding``: 0 to ``count - 1``, all writing the same slot.
+Rows of the cache are always 0 to ``count - 1``, all writing the same slot, so a step computes no position that is not some
+response's next token. ``generate`` is a batch of which nothing is submitted later.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from transformers.cache_utils import Cache
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
+from rlctl.runtime.rollout.cache import RowCache
 from rlctl.runtime.rollout.interface import Finished, TokensComputed
 from rlctl.runtime.rollout.model import CausalModel
 from rlctl.runtime.rollout.randomness import stream_keys, uniforms
@@ -99,16 +102,43 @@ class _Row:
         return Finished(self.ticket, self.index, response)
 
 
+@dataclass(frozen=True, slots=True)
+class _Contexts:
+    """What one forward computed for rows that join."""
+
+    place: Mapping[tuple[int | None, tuple[int, ...]], int]
+    """Of each context, by ``_Row.shared``."""
+    cache: Any
+    logits: torch.Tensor
+    length: int
+    """Of the longest; shorter ones have empty positions on the left."""
+    ahead: int
+    """How much further on rotary positions are than places, of a prompt with images."""
+    experts: torch.Tensor | None
+    """Where the tokens went, if that is recorded."""
+
+
+_NOTHING = _Contexts({}, None, torch.empty(0), 0, 0, None)
+
+
 class Streaming:
     """All that is under way in one engine."""
 
     def __init__(
-        self, model: CausalModel, *, max_rows: int, max_prompt_positions: int, computed: TokensComputed
+        self,
+        model: CausalModel,
+        cache: RowCache,
+        *,
+        max_rows: int,
+        max_prompt_positions: int,
+        computed: TokensComputed,
     ) -> None:
-        self._model, self._cache, self._computed = model, model.new_cache(), computed
+        self._model, self._cache, self._computed = model, cache, computed
         self._max_rows, self._max_prompt_positions = max_rows, max_prompt_positions
         self._waiting: deque[_Row] = deque()
         self._rows: list[_Row] = []
+        self._ready = _NOTHING
+        """The contexts of the rows that join next, if they were computed for rows before them."""
         self._done: list[Finished] = []
         self._state = torch.zeros(len(_STATE), 0, dtype=torch.int64, device=model.device)
         self._samplings: list[Sampling] = []
@@ -173,6 +203,7 @@ class Streaming:
         """Give the cache back: rows wait, with what was drawn of them, until they are computed anew."""
         self._waiting.extendleft(reversed(self._rows))
         self._rows = []
+        self._ready = _NOTHING
         self._cache.release()
         self._cache.window.rows = 0
         self._seen = None
@@ -180,19 +211,34 @@ class Streaming:
     def _admit(self) -> None:
         """Fill the free rows; those of one context, the responses to a prompt, share its computation."""
         while self._waiting and len(self._rows) < self._max_rows:
-            rows = self._next(self._max_rows - len(self._rows))
-            place = {shared: index for index, shared in enumerate(dict.fromkeys(row.shared for row in rows))}
-            contexts, ahead = [context for _, context in place], 0
-            request = rows[0].request
-            if request.inputs:
-                cache, logits, ahead = self._model.image_prompt(replace(request, token_ids=contexts[0]))
-            else:
-                cache, logits = self._model.prompts(contexts)
-            tokens, length = sum(map(len, contexts)), max(map(len, contexts))
-            self._computed.prompt += tokens
-            self._computed.padding += length * len(contexts) - tokens
-            which = torch.tensor([place[row.shared] for row in rows], device=self._model.device)
-            self._place(rows, cache, logits.index_select(0, which), which, length, ahead)
+            free = self._max_rows - len(self._rows)
+            rows = self._of_ready(free)
+            if not rows:
+                rows = self._next(free)
+                self._ready = self._compute(rows)
+            self._place(rows, self._ready)
+        if not self._waiting or self._waiting[0].shared not in self._ready.place:
+            self._ready = _NOTHING
+
+    def _of_ready(self, free: int) -> list[_Row]:
+        """The next rows whose contexts are computed already, as of a group for which the batch had no room."""
+        rows: list[_Row] = []
+        while self._waiting and len(rows) < free and self._waiting[0].shared in self._ready.place:
+            rows.append(self._waiting.popleft())
+        return rows
+
+    def _compute(self, rows: Sequence[_Row]) -> _Contexts:
+        place = {shared: index for index, shared in enumerate(dict.fromkeys(row.shared for row in rows))}
+        contexts, ahead = [context for _, context in place], 0
+        request = rows[0].request
+        if request.inputs:
+            cache, logits, ahead = self._model.image_prompt(replace(request, token_ids=contexts[0]))
+        else:
+            cache, logits = self._model.prompts(contexts)
+        tokens, length = sum(map(len, contexts)), max(map(len, contexts))
+        self._computed.prompt += tokens
+        self._computed.padding += length * len(contexts) - tokens
+        return _Contexts(place, cache, logits, length, ahead, self._model.experts)
 
     def _next(self, free: int) -> list[_Row]:
         """The next rows to join, as many as one forward takes; a prompt with images is computed alone."""
@@ -210,33 +256,32 @@ class Streaming:
             rows.append(self._waiting.popleft())
         return rows
 
-    def _place(
-        self, rows: list[_Row], cache: Cache, logits: torch.Tensor, which: torch.Tensor, length: int, ahead: int
-    ) -> None:
+    def _place(self, rows: list[_Row], contexts: _Contexts) -> None:
         """Draw the next token of rows whose contexts were computed, and add those that go on to the batch."""
         device = self._model.device
         samplings = [self._table.row_of[row.request.sampling] for row in rows]
         drawn = [len(row.tokens) for row in rows]
-        if self._model.experts is not None:
+        which = torch.tensor([contexts.place[row.shared] for row in rows], device=device)
+        if contexts.experts is not None:
             for row, place in zip(rows, which.tolist(), strict=True):
-                row.route(self._model.experts[place, length - len(row.context) :])
+                row.route(contexts.experts[place, contexts.length - len(row.context) :])
         state = torch.zeros(len(_STATE), len(rows), dtype=torch.int64, device=device)
         state[_SAMPLING], state[_DRAWN] = torch.tensor(samplings), torch.tensor(drawn)
-        state[_KEY], state[_AHEAD] = torch.tensor([row.key for row in rows]), ahead
+        state[_KEY], state[_AHEAD] = torch.tensor([row.key for row in rows]), contexts.ahead
         seen = None
         if self._table.any_penalty:
             seen = torch.zeros(len(rows), self._model.vocab_size, dtype=torch.bool, device=device)
             for place, row in enumerate(rows):
                 seen[place, list(row.context)] = True
-        contexts = torch.tensor([len(row.context) for row in rows], device=device)
-        finished = self._draw(logits, rows, state, seen)
+        lengths = torch.tensor([len(row.context) for row in rows], device=device)
+        finished = self._draw(contexts.logits.index_select(0, which), rows, state, seen)
         go_on = (~finished).nonzero()[:, 0]
         if not len(go_on):
             return
         joining = [rows[index] for index in go_on.tolist()]
-        self._make_room(cache, len(joining), length, joining)
-        state[_START] = self._cache.window.cursor - contexts
-        self._cache.place(cache, which.index_select(0, go_on))
+        self._make_room(contexts.cache, len(joining), contexts.length, joining)
+        state[_START] = self._cache.window.cursor - lengths
+        self._cache.place(contexts.cache, which.index_select(0, go_on))
         count = len(self._rows)
         self._state[:, count : count + len(joining)] = state.index_select(1, go_on)
         if seen is not None and self._seen is not None:

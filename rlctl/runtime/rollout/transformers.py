@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 
 import torch
 from transformers import PreTrainedConfig
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
-from rlctl.runtime.rollout.decoding import Decoding
+from rlctl.runtime.rollout.cache import RowCache
 from rlctl.runtime.rollout.interface import Finished, TokensComputed, check_requests
 from rlctl.runtime.rollout.model import CausalModel, load_model
 from rlctl.runtime.rollout.stop_texts import Decode, decoder
@@ -90,10 +92,14 @@ class TransformersEngine(TakesWeights):
         self._asleep = False
         self.weight_version = weight_version
         self.tokens_computed = TokensComputed()
-        self._streaming = Streaming(
+        self._streaming = self._decoding(self._model.new_cache())
+
+    def _decoding(self, cache: RowCache) -> Streaming:
+        return Streaming(
             self._model,
-            max_rows=max_batch_rows,
-            max_prompt_positions=max_prompt_positions,
+            cache,
+            max_rows=self._max_batch_rows,
+            max_prompt_positions=self._max_prompt_positions,
             computed=self.tokens_computed,
         )
 
@@ -113,18 +119,14 @@ class TransformersEngine(TakesWeights):
         self._check_requests(requests)
         if not requests:
             return []
-        decoding = Decoding(
-            self._model,
-            requests,
-            self._cache,
-            max_rows=self._max_batch_rows,
-            max_prompt_positions=self._max_prompt_positions,
-            computed=self.tokens_computed,
-            decode=self._decode(requests),
-        )
+        longest_first = sorted(range(len(requests)), key=lambda place: -len(requests[place].token_ids))
+        decoding = self._decoding(self._cache)
+        decoding.add({place: requests[place] for place in longest_first}, self._decode(requests))
         with torch.inference_mode():
-            decoding.run()
-        return decoding.responses(weight_version=self.weight_version)
+            finished = decoding.work(math.inf, version=self.weight_version)
+        finished.sort(key=lambda each: (each.ticket, each.index))
+        responses = iter([each.response for each in finished])
+        return [list(islice(responses, request.n)) for request in requests]
 
     def submit(self, requests: Mapping[int, Request]) -> None:
         """Take requests to work on, each under a ticket of its own.

@@ -299,8 +299,8 @@ class VllmEngine(ByResponse[_Row]):
         if not all(map(math.isfinite, log_probs)):
             raise RunError(
                 said(
-                    "the model computed log-probs that are not finite at weight version {weight_version}",
-                    weight_version=self.weight_version,
+                    "the model computed log-probs that are not finite at weight version {version}",
+                    version=self.weight_version,
                 ),
                 hint="the weights have diverged: check the gradient norm and the learning rate of the last steps",
             )
