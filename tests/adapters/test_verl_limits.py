@@ -475,6 +475,182 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "distillation.n_gpus_per_node",
     ),
 ]
+CORE, V = f"{A}.megatron.override_transformer_config", f"{R}.engine_kwargs.vllm"
+FULL = {
+    f"{CORE}.recompute_granularity": "full",
+    f"{CORE}.recompute_method": "uniform",
+    f"{CORE}.recompute_num_layers": 1,
+}
+OVERLAP = {**MEGATRON, f"{CORE}.overlap_moe_expert_parallel_comm": True, f"{A}.megatron.expert_model_parallel_size": 2}
+OFFLOAD = {f"{CORE}.fine_grained_activation_offloading": True, f"{CORE}.offload_modules": ["core_attn"]}
+STAGES = {**MEGATRON, f"{A}.megatron.pipeline_model_parallel_size": 2}
+LIBRARY_ACCEPTED: list[dict[str, Any]] = [
+    {**MEGATRON, **FULL},
+    {**MEGATRON, **OFFLOAD},
+    {**MEGATRON, f"{A}.megatron.tensor_model_parallel_size": 2, f"{CORE}.recompute_granularity": "selective"},
+    OVERLAP,
+    {
+        **OVERLAP,
+        f"{CORE}.delay_wgrad_compute": True,
+        f"{CORE}.moe_token_dispatcher_type": "flex",
+        f"{CORE}.moe_enable_deepep": True,
+    },
+    {**STAGES, f"{CORE}.num_layers_in_first_pipeline_stage": 12},
+    {**MEGATRON, f"{A}.optim.use_precision_aware_optimizer": True},
+    {f"{R}.top_k": 50, f"{R}.val_kwargs.top_k": -1, f"{V}.max_loras": 2, f"{V}.max_cpu_loras": 2},
+    {f"{V}.speculative_config.method": "ngram", f"{V}.speculative_config.num_speculative_tokens": 3},
+    {f"{V}.attention_backend": "FLASH_ATTN", f"{V}.long_prefill_token_threshold": 1024},
+]
+LIBRARY_REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({**MEGATRON, f"{CORE}.recompute_granularity": "full"}, f"{CORE}.recompute_method"),
+    ({**MEGATRON, f"{CORE}.recompute_granularity": "full"}, f"{CORE}.recompute_num_layers"),
+    (
+        {**MEGATRON, f"{CORE}.recompute_granularity": "selective", f"{CORE}.recompute_num_layers": 1},
+        f"{CORE}.recompute_num_layers",
+    ),
+    (
+        {
+            **MEGATRON,
+            **FULL,
+            f"{A}.megatron.tensor_model_parallel_size": 2,
+            f"{CORE}.distribute_saved_activations": True,
+        },
+        f"{CORE}.distribute_saved_activations",
+    ),
+    (
+        {**MEGATRON, f"{CORE}.recompute_granularity": "selective", f"{CORE}.recompute_modules": ["attention"]},
+        f"{CORE}.recompute_modules",
+    ),
+    ({**MEGATRON, **OFFLOAD, f"{CORE}.offload_modules": ["mlp"]}, f"{CORE}.offload_modules"),
+    ({**MEGATRON, f"{CORE}.fine_grained_activation_offloading": True}, f"{CORE}.offload_modules"),
+    ({**MEGATRON, **OFFLOAD, f"{CORE}.offload_modules": ["attn_proj"]}, f"{CORE}.offload_modules"),
+    ({**MEGATRON, **FULL, f"{CORE}.cpu_offloading": True}, f"{CORE}.cpu_offloading"),
+    ({**STAGES, f"{CORE}.cpu_offloading": True}, f"{CORE}.cpu_offloading"),
+    ({**MEGATRON, **OFFLOAD, f"{CORE}.cpu_offloading": True}, f"{CORE}.cpu_offloading"),
+    ({**MEGATRON, f"{CORE}.cpu_offloading": True, f"{CORE}.cuda_graph_impl": "local"}, f"{CORE}.cpu_offloading"),
+    ({**MEGATRON, f"{CORE}.cuda_graph_impl": "full"}, f"{CORE}.cuda_graph_impl"),
+    ({**MEGATRON, f"{CORE}.fp8": "e4m3", f"{CORE}.fp4": "e2m1"}, f"{CORE}.fp4"),
+    ({**MEGATRON, f"{CORE}.fp8_param": True}, f"{CORE}.fp8_param"),
+    ({**MEGATRON, f"{CORE}.fp4_param": True}, f"{CORE}.fp4_param"),
+    ({**MEGATRON, f"{CORE}.moe_router_padding_for_quantization": True}, f"{CORE}.moe_router_padding_for_quantization"),
+    (
+        {**MUON, f"{A}.optim.use_precision_aware_optimizer": True},
+        f"{A}.optim.use_precision_aware_optimizer",
+    ),
+    (
+        {
+            **MEGATRON,
+            f"{A}.optim.use_precision_aware_optimizer": True,
+            f"{A}.megatron.use_distributed_optimizer": False,
+        },
+        f"{A}.optim.use_precision_aware_optimizer",
+    ),
+    (
+        {**MEGATRON, f"{M}.path": SEVEN, f"{A}.megatron.expert_model_parallel_size": 2},
+        f"{A}.megatron.expert_model_parallel_size",
+    ),
+    (
+        {**MEGATRON, f"{CORE}.moe_enable_deepep": True, f"{CORE}.moe_token_dispatcher_type": "alltoall"},
+        f"{CORE}.moe_enable_deepep",
+    ),
+    (
+        {
+            **MEGATRON,
+            f"{CORE}.moe_enable_deepep": True,
+            f"{CORE}.moe_token_dispatcher_type": "flex",
+            f"{CORE}.moe_pad_expert_input_to_capacity": True,
+            f"{CORE}.moe_expert_capacity_factor": 1.0,
+        },
+        f"{CORE}.moe_pad_expert_input_to_capacity",
+    ),
+    (
+        {**MEGATRON, f"{CORE}.moe_shared_expert_overlap": True, f"{CORE}.moe_token_dispatcher_type": "allgather"},
+        f"{CORE}.moe_shared_expert_overlap",
+    ),
+    ({**MEGATRON, f"{CORE}.moe_pad_expert_input_to_capacity": True}, f"{CORE}.moe_expert_capacity_factor"),
+    (
+        {**MEGATRON, f"{CORE}.moe_expert_capacity_factor": 1.0, f"{CORE}.moe_router_load_balancing_type": "sinkhorn"},
+        f"{CORE}.moe_router_load_balancing_type",
+    ),
+    ({**MEGATRON, f"{CORE}.moe_router_group_topk": 2}, f"{CORE}.moe_router_num_groups"),
+    *(
+        ({**OVERLAP, **changes}, f"{CORE}.overlap_moe_expert_parallel_comm")
+        for changes in (
+            {f"{CORE}.moe_token_dispatcher_type": "allgather"},
+            FULL,
+            {f"{CORE}.moe_shared_expert_overlap": True},
+            {f"{A}.megatron.expert_model_parallel_size": 1},
+            {f"{A}.megatron.pipeline_model_parallel_size": 2},
+        )
+    ),
+    ({**MEGATRON, f"{CORE}.delay_wgrad_compute": True}, f"{CORE}.delay_wgrad_compute"),
+    (
+        {**MEGATRON, f"{CORE}.ep_overlap_early_attn_memory_release": True},
+        f"{CORE}.ep_overlap_early_attn_memory_release",
+    ),
+    ({**STAGES, f"{CORE}.num_layers_in_first_pipeline_stage": 0}, f"{CORE}.num_layers_in_first_pipeline_stage"),
+    (
+        {
+            **STAGES,
+            f"{A}.megatron.virtual_pipeline_model_parallel_size": 2,
+            f"{CORE}.num_layers_in_first_pipeline_stage": 3,
+        },
+        f"{CORE}.num_layers_in_first_pipeline_stage",
+    ),
+    (
+        {
+            **STAGES,
+            f"{CORE}.num_layers_in_last_pipeline_stage": 4,
+            f"{CORE}.account_for_loss_in_pipeline_split": True,
+        },
+        f"{CORE}.num_layers_in_last_pipeline_stage",
+    ),
+    (
+        {
+            **STAGES,
+            f"{CORE}.num_layers_in_last_pipeline_stage": 4,
+            f"{CORE}.pipeline_model_parallel_layout": "Et*4|t*4L",
+        },
+        f"{CORE}.num_layers_in_last_pipeline_stage",
+    ),
+    ({f"{R}.top_k": -2}, f"{R}.top_k"),
+    ({f"{R}.val_kwargs.top_k": 1.5}, f"{R}.val_kwargs.top_k"),
+    ({f"{R}.min_p": 2}, f"{R}.min_p"),
+    ({f"{R}.repetition_penalty": 0}, f"{R}.repetition_penalty"),
+    ({f"{V}.max_num_active_seqs": 512}, f"{V}.max_num_active_seqs"),
+    (
+        {f"{V}.long_prefill_token_threshold": 4096, f"{R}.max_model_len": 2048},
+        f"{V}.long_prefill_token_threshold",
+    ),
+    ({f"{V}.decode_context_parallel_size": 4}, f"{V}.decode_context_parallel_size"),
+    (
+        {f"{V}.data_parallel_external_lb": True, f"{V}.data_parallel_hybrid_lb": True},
+        f"{V}.data_parallel_external_lb",
+    ),
+    ({f"{V}.numa_bind_nodes": [0]}, f"{V}.numa_bind_nodes"),
+    ({f"{V}.max_cpu_loras": 1, f"{V}.max_loras": 2}, f"{V}.max_cpu_loras"),
+    ({f"{V}.attention_backend": "A", f"{V}.attention_config.backend": "A"}, f"{V}.attention_backend"),
+    ({f"{V}.kv_transfer_config.kv_connector": "Nixl"}, f"{V}.kv_transfer_config.kv_role"),
+    ({f"{M}.path": SEVEN, f"{R}.expert_parallel_size": 2}, f"{R}.expert_parallel_size"),
+    ({f"{M}.path": SEVEN, f"{V}.enable_expert_parallel": True}, f"{V}.enable_expert_parallel"),
+    ({f"{V}.enable_eplb": True}, f"{V}.enable_eplb"),
+    ({f"{M}.path": "google/gemma-2-9b-it", f"{R}.dtype": "float16"}, f"{R}.dtype"),
+    ({f"{V}.speculative_config.num_speculative_tokens": 0}, f"{V}.speculative_config.num_speculative_tokens"),
+    (
+        {
+            f"{V}.speculative_config.method": "ngram",
+            f"{V}.speculative_config.prompt_lookup_min": 4,
+            f"{V}.speculative_config.prompt_lookup_max": 2,
+        },
+        f"{V}.speculative_config.prompt_lookup_min",
+    ),
+    ({f"{V}.speculative_config.tensor_parallel_size": 2}, f"{V}.speculative_config.tensor_parallel_size"),
+    ({f"{V}.speculative_config.method": "custom_class"}, f"{V}.speculative_config.model"),
+    (
+        {f"{V}.speculative_config.method": "suffix", f"{V}.speculative_config.suffix_decoding_max_tree_depth": 0},
+        f"{V}.speculative_config.suffix_decoding_max_tree_depth",
+    ),
+]
 SUPERVISED = {
     "data.train_files": "/d.parquet",
     "model.path": "org/model",
@@ -513,12 +689,14 @@ def findings(values: dict[str, Any], level: Level = Level.ERROR) -> list[Finding
     return [item for item in findings_of("verl", loaded, report) if item.level is level]
 
 
-@pytest.mark.parametrize("changes", ACCEPTED)
+@pytest.mark.parametrize("changes", [*ACCEPTED, *LIBRARY_ACCEPTED])
 def test_what_verl_combines_is_no_error(changes: dict[str, Any]) -> None:
     assert [item.message for item in findings(changed("verl", changes))] == []
 
 
-@pytest.mark.parametrize(("changes", "key"), REFUSED, ids=lambda part: part if isinstance(part, str) else "")
+@pytest.mark.parametrize(
+    ("changes", "key"), [*REFUSED, *LIBRARY_REFUSED], ids=lambda part: part if isinstance(part, str) else ""
+)
 def test_what_verl_refuses_is_an_error_of_its_key(changes: dict[str, Any], key: str) -> None:
     assert key in [item.key for item in findings(changed("verl", changes)) if item.code == "runner-refuses"]
 

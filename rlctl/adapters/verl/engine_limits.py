@@ -43,7 +43,7 @@ TOKENS, SEQUENCES, CHUNKED = (
 PATCH = "verl/models/transformers/monkey_patch.py, apply_monkey_patch"
 SPMD = "verl/workers/rollout/vllm_rollout/vllm_rollout_spmd.py, vLLMRollout.__init__"
 TRACKING = "verl/utils/tracking.py, Tracking.__init__"
-VLLM_RANKS = (8, 16, 32, 64, 128, 256)
+VLLM_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """The largest ranks of adapters that vLLM can be started for."""
 ENGINES = ("vllm", "sglang", "sglang_async", "hf", "naive", "trtllm")
 SERVED_ENGINES = ("vllm", "sglang", "trtllm")

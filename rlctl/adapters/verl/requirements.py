@@ -14,11 +14,13 @@ from rlctl.adapters.verl import (
     distillation_limits,
     engine_limits,
     ineffective,
+    megatron_limits,
     supervised_requirements,
     training_limits,
     type_limits,
     user_limits,
     value_limits,
+    vllm_limits,
 )
 from rlctl.adapters.verl.requirement_values import (
     ACTOR,
@@ -598,6 +600,8 @@ REQUIREMENTS = Requirements(
         *algorithm_limits.ROWS,
         *training_limits.ROWS,
         *distillation_limits.ROWS,
+        *megatron_limits.ROWS,
+        *vllm_limits.ROWS,
         *ineffective.ROWS,
         *user_limits.ROWS,
         *column_limits.ROWS,
