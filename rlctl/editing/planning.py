@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rlctl.adapters import memory_terms
 from rlctl.checks import ABOUT_THIS_MACHINE
 from rlctl.common.errors import RlctlError, shown
 from rlctl.common.filenames import is_there
@@ -124,7 +125,7 @@ def planned(session: Session, cluster: Cluster | None = None) -> Planned:
     rows: tuple[tuple[str, tuple[Row, ...]], ...] = ()
     try:
         rows = tuple((name, tuple(found)) for name, found in rows_by_stage(loaded, session.report))
-        plan = make_plan(loaded.config, cluster=cluster, rows=session.rows)
+        plan = make_plan(loaded.config, cluster=cluster, rows=session.rows, terms=memory_terms(session.report))
     except RlctlError as error:
         refusal = error.shown
     ends = tuple(

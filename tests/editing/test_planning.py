@@ -11,6 +11,7 @@ import pytest
 
 from rlctl.editing.planning import before, file_to_launch, launch_words, nodes, planned
 from rlctl.editing.session import Session
+from rlctl.planning.machines import named_cluster
 from rlctl.runs import launching
 from rlctl.runs.folder import make_folder, write_folder
 from rlctl.runs.record import Record, write_record
@@ -45,6 +46,17 @@ def test_devices_node_by_node(session: Session) -> None:
     assert sum(node.last - node.first + 1 for node in drawn) == 3
     values = {row.name: row.value for row in found.rows[0][1]}
     assert values["optimizer steps of a step"] == 2
+
+
+def test_the_memory_is_that_of_the_framework_of_the_file(session: Session, tmp_path: Path) -> None:
+    keys = (
+        "actor_rollout_ref: {model: {path: Qwen/Qwen3-8B}, rollout: {name: vllm}}\nalgorithm: {adv_estimator: grpo}\n"
+    )
+    (tmp_path / "verl.yaml").write_text(keys + "data: {train_files: train.parquet, val_files: test.parquet}\n")
+    theirs = planned(Session.open(tmp_path / "verl.yaml"), named_cluster("1x8:H100"))
+    assert theirs.plan is not None, theirs.refusal
+    assert (theirs.plan.runner, planned(session).plan.runner) == ("verl", "rlctl")  # type: ignore[union-attr]
+    assert any("verl" in note for note in theirs.plan.stages[0].notes)
 
 
 def test_what_does_not_divide_is_said_and_the_numbers_stay(session: Session) -> None:
