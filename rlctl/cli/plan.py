@@ -63,6 +63,13 @@ def plan(
     runner: Annotated[
         arguments.Runner | None, typer.Option(help="Framework whose memory is estimated (default: that of the file).")
     ] = None,
+    lengths: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LENGTHS",
+            help="How long responses are: [b]p50=1200,p99=8000[/b], a JSON file of lengths or counts, or the folder of a run.",
+        ),
+    ] = None,
     solve: Annotated[
         list[str],
         typer.Option(
@@ -107,6 +114,7 @@ def plan(
     """
     from rlctl.adapters import memory_terms
     from rlctl.checks import without_equivalent
+    from rlctl.cli.plan_lengths import known_lengths
     from rlctl.planning.dataset_rows import count_rows
     from rlctl.planning.plan import make_plan
     from rlctl.translation.advice import in_own_keys, in_own_words, own_names
@@ -141,6 +149,7 @@ def plan(
                 cluster=machines,
                 rows=rows or counted,
                 terms=terms,
+                lengths=known_lengths(lengths) if lengths else None,
             )
     except PlanError:
         diagnostics.findings(read, notes=False)

@@ -266,6 +266,12 @@ def _estimate(estimate: MemoryEstimate) -> str:
 def cost_line(cost: StepCost) -> str:
     """The arithmetic of a step, and its time if the GPU is known."""
     parts = [text("plan-operations", flops=f"{cost.flops:.2g}")]
-    times = (("plan-training-time", cost.training_seconds), ("plan-generation-time", cost.generation_seconds))
-    parts += [text(name, time=duration(seconds)) for name, seconds in times if seconds is not None]
+    if cost.step_seconds is not None and cost.longest_seconds is not None:
+        parts.append(text("plan-step-time", time=duration(cost.step_seconds), longest=duration(cost.longest_seconds)))
+    times = (
+        ("plan-training-time", cost.training_seconds),
+        ("plan-generation-time", cost.generation_seconds),
+        ("plan-moving-time", cost.moving_seconds),
+    )
+    parts += [text(name, time=duration(seconds)) for name, seconds in times if seconds]
     return text("separator").join(parts)

@@ -60,6 +60,8 @@ class MemoryTerms:
     """Whether training allocates in expandable segments, which hardly fragment."""
     full_lengths: bool = False
     """Whether every sequence of a micro-batch is taken to be as long as allowed; else one is."""
+    mean_share: float | None = None
+    """Length of the other sequences of a micro-batch as a share of the longest, if it is known (``fitted.MEAN_LENGTH`` else)."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """The place in the framework's source of each of these."""
 

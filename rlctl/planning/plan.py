@@ -10,7 +10,7 @@ A plan resolves every ``auto`` from the config, or from a cluster it is told of;
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
@@ -30,14 +30,16 @@ from rlctl.planning.megatron.limits import asked_of, limits
 from rlctl.planning.memory import (
     Change,
     Fit,
+    Lengths,
     MemoryEstimate,
     MemoryPart,
     PhaseEstimate,
     StepCost,
+    context_tokens,
     cost_of,
     fit_of,
-    fitted,
     known_gpu,
+    mean_share,
     memory_of,
     phases_of,
 )
@@ -68,6 +70,10 @@ __all__ = [
 ]
 
 PLAN_VERSION = 1
+KnownLengths = Callable[[Config], Lengths]
+"""Lengths of a stage's prompts and responses, by its config."""
+MEMORY_ERROR, TIME_ERROR = 0.2, 1.5
+"""How far estimates are from measurements in nine of ten: a share of the GiB, and a factor of the seconds."""
 NOTED_GIB = 1.0
 """How much more memory the longest sequences need if a note says so."""
 Role = Literal["policy", "rollout", "reference", "critic", "reward", "reward_model", "judge", "auxiliary", "agent"]
@@ -167,7 +173,26 @@ class Plan:
     """The framework whose memory is estimated."""
 
     def as_data(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """Plain data, with the interval of each estimate: the lowest, the expected and the highest value."""
+        data = dataclasses.asdict(self)
+        for stage, told in zip(self.stages, data["stages"], strict=True):
+            told["intervals"] = _intervals(stage)
+        return data
+
+
+def _intervals(stage: StagePlan) -> dict[str, Any]:
+    phases = stage.fit.phases if stage.fit is not None else ()
+    memory = [
+        {
+            "phase": phase.phase,
+            "devices": list(phase.devices),
+            "gib": [phase.gib * (1 - MEMORY_ERROR), phase.gib, phase.gib * (1 + MEMORY_ERROR)],
+        }
+        for phase in phases
+    ]
+    seconds = None if stage.cost is None else stage.cost.step_seconds
+    step = None if seconds is None else [seconds / TIME_ERROR, seconds, seconds * TIME_ERROR]
+    return {"memory": memory, "step_seconds": step}
 
 
 def plan_from(data: Mapping[str, Any]) -> Plan:
@@ -196,7 +221,7 @@ def plan_from(data: Mapping[str, Any]) -> Plan:
 def _stage_from(data: Mapping[str, Any]) -> StagePlan:
     return StagePlan(
         **{
-            **data,
+            **{name: value for name, value in data.items() if name != "intervals"},
             "roles": tuple(RolePlan(**{**role, "devices": tuple(role["devices"])}) for role in data["roles"]),
             "batch": BatchPlan(**data["batch"]),
             "schedule": SchedulePlan(**data["schedule"]),
@@ -229,7 +254,12 @@ def _memory_from(data: Mapping[str, Any]) -> MemoryEstimate:
 
 
 def make_plan(
-    config: Config, *, cluster: Cluster | None = None, rows: int | None = None, terms: MemoryTerms = OWN
+    config: Config,
+    *,
+    cluster: Cluster | None = None,
+    rows: int | None = None,
+    terms: MemoryTerms = OWN,
+    lengths: KnownLengths | None = None,
 ) -> Plan:
     """Plan a run.
 
@@ -238,6 +268,7 @@ def make_plan(
         cluster: the machines it is for; None takes what the config says, and GPUs where it says auto.
         rows: prompts in the training data, None while unknown.
         terms: what the framework that runs it holds in memory.
+        lengths: of responses, if they are known; typical ones if None.
 
     Raises:
         PlanError: something does not divide or fit; the message shows the arithmetic.
@@ -250,7 +281,7 @@ def make_plan(
         device=device,
         nodes=config.placement.nodes,
         devices_per_node=config.placement.devices_per_node,
-        stages=tuple(_plan_stage(stage, device, cluster, rows, terms) for stage in stages),
+        stages=tuple(_plan_stage(stage, device, cluster, rows, terms, lengths) for stage in stages),
         runner=terms.framework,
     )
 
@@ -298,16 +329,26 @@ def _check_cluster(config: Config, cluster: Cluster | None, device: Device, *, s
 
 
 def _plan_stage(
-    stage: Stage, device: Device, cluster: Cluster | None, rows: int | None, terms: MemoryTerms
+    stage: Stage,
+    device: Device,
+    cluster: Cluster | None,
+    rows: int | None,
+    terms: MemoryTerms,
+    known: KnownLengths | None,
 ) -> StagePlan:
     config = _resolved(stage.config, device)
+    lengths = None if known is None else known(config)
+    if lengths is not None:
+        terms = replace(terms, mean_share=min(1.0, lengths.mean / context_tokens(config)))
+    ahead = needs_rollout(config) and trains(config) and rollout_schedule.schedule_name(config) != "synchronous"
+    cost = cost_of(config, cluster=cluster, lengths=lengths, ahead=ahead)
     notes: list[str] = []
     if stage.config.algorithm.old_log_probs == "auto":
         notes.append(text("plan-note-old-log-probs", value=config.algorithm.old_log_probs))
     roles = _roles(config, device, notes)
     told = (translated(limit.message) for asked in asked_of(config) for limit in limits(asked) if limit.noted)
     notes += dict.fromkeys(told)  # once, where roles share a section
-    if needs_rollout(config) and trains(config) and rollout_schedule.schedule_name(config) != "synchronous":
+    if ahead:
         notes.append(text("plan-note-schedule", name=rollout_schedule.schedule_name(config)))
     if needs_rollout(config) and trains(config) and config.weight_sync.method == "auto":
         way = way_of(config, generating(config, device), device).name
@@ -323,6 +364,8 @@ def _plan_stage(
         notes.append(text("plan-note-no-evaluation"))
     fit = _fit(config, device, cluster, terms)
     notes += _memory_notes(config, device, fit, terms)
+    if lengths is None and cost is not None and cost.generation_seconds:
+        notes.append(text("plan-note-times", tokens=f"{cost.mean_tokens:.0f}"))
     if read_shape(config.model.path) is None:
         notes.append(text("plan-note-memory", reason=why_unknown(config.model.path)))
     drains = arithmetic.drains_buffer(config)
@@ -342,7 +385,7 @@ def _plan_stage(
         not_used=tuple(not_used(stage.config, device)),
         memory=memory_of(config, device=device, terms=terms),
         fit=fit,
-        cost=cost_of(config, cluster=cluster),
+        cost=cost,
     )
 
 
@@ -372,7 +415,7 @@ def _memory_notes(config: Config, device: Device, fit: Fit | None, terms: Memory
         max((each.gib for each in of if each.phase == "train"), default=0.0) for of in (longest, fit.phases)
     )
     if most - likely >= NOTED_GIB:
-        share = f"{100 * fitted.MEAN_LENGTH:.0f} %"
+        share = f"{100 * mean_share(terms):.0f} %"
         notes.append(text("plan-note-lengths", share=share, gib=f"{most:.0f}"))
     return notes
 

@@ -309,3 +309,29 @@ def test_solve_needs_gpus_and_says_if_nothing_fits(rlctl: Any) -> None:
     small = rlctl("plan", *GRPO, "--from", "verl@0.9", "--cluster", "1x8:cuda:16GiB", "--solve", "micro-batch")
     assert small.code == 1
     assert "No value fits" in small.err
+
+
+def test_lengths_are_a_pair_a_file_or_a_run(rlctl: Any, tmp_path: Path) -> None:
+    asked = ("plan", *GRPO, "--from", "verl@0.9", "--cluster", "1x8:H100", "--json")
+
+    def mean(*lengths: str) -> float:
+        found: float = json.loads(rlctl(*asked, *lengths).out)["stages"][0]["cost"]["mean_tokens"]
+        return found
+
+    (tmp_path / "lengths.json").write_text("[100, 200, 300]")
+    (tmp_path / "counts.json").write_text('{"100": 3, "700": 1}')
+    step = {"response/length_p50": 90, "response/length_p99": 400, "response/length_max": 500}
+    (tmp_path / "events.jsonl").write_text(json.dumps({"kind": "step", "step": 1, "metrics": step}) + "\n")
+    assert mean() == pytest.approx(512, rel=0.01)
+    assert mean("--lengths", str(tmp_path / "lengths.json")) == pytest.approx(200, rel=0.05)
+    assert mean("--lengths", str(tmp_path / "counts.json")) == pytest.approx(250, rel=0.05)
+    assert 90 < mean("--lengths", str(tmp_path)) < 200
+    assert 700 < mean("--lengths", "p50=800,p90=1000") < 900
+    for wrong in ("p50=1200", "p50=1200,p99=800", "p50=1,p99=2,p10=1", "nowhere.json"):
+        shown = rlctl(*asked, "--lengths", wrong)
+        assert (shown.code, shown.out) == (2, ""), wrong
+        assert "p50=1200,p99=8000" in shown.err
+    (tmp_path / "empty.json").write_text("[]")
+    assert "has no lengths" in rlctl(*asked, "--lengths", str(tmp_path / "empty.json")).err
+    (tmp_path / "events.jsonl").write_text("")
+    assert "has no steps" in rlctl(*asked, "--lengths", str(tmp_path)).err

@@ -4,9 +4,10 @@ from rlctl.planning.memory import fitted
 from rlctl.planning.memory.cost import StepCost, cost_of, forward_flops
 from rlctl.planning.memory.fitting import Change, Fit, fit_of
 from rlctl.planning.memory.gpus import GPUS, Gpu, known_gpu
+from rlctl.planning.memory.lengths import Lengths
 from rlctl.planning.memory.parts import GIB, MemoryEstimate, MemoryPart
 from rlctl.planning.memory.phases import PhaseEstimate, phases_of
-from rlctl.planning.memory.roles import adapter_parameters, context_tokens, memory_of, micro_tokens
+from rlctl.planning.memory.roles import adapter_parameters, context_tokens, mean_share, memory_of, micro_tokens
 
 __all__ = [
     "GIB",
@@ -14,6 +15,7 @@ __all__ = [
     "Change",
     "Fit",
     "Gpu",
+    "Lengths",
     "MemoryEstimate",
     "MemoryPart",
     "PhaseEstimate",
@@ -25,6 +27,7 @@ __all__ = [
     "fitted",
     "forward_flops",
     "known_gpu",
+    "mean_share",
     "memory_of",
     "micro_tokens",
     "phases_of",

@@ -1,4 +1,4 @@
-"""Estimates of the arithmetic of a step, and of its time on a known GPU. Rough.
+"""Estimates of the arithmetic of a step, and of its time on a known GPU (``step_time`` simulates it).
 
 A forward pass is 2 operations a parameter and token, and 2 x sequence x attention width a layer and token (causal). A
 backward pass is two forward passes, recomputation one more.
@@ -6,21 +6,24 @@ backward pass is two forward passes, recomputation one more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rlctl.config import Config
-from rlctl.config.sections.batch import Batch
-from rlctl.config.sections.train import Train
+from rlctl.config.sections.batch import Batch, MicroBatchSize
+from rlctl.config.sections.train import Fsdp2, Megatron, Train
 from rlctl.planning import arithmetic
 from rlctl.planning.arithmetic import Cluster
+from rlctl.planning.memory import fitted
 from rlctl.planning.memory.gpus import Gpu, known_gpu
-from rlctl.planning.memory.roles import ROWS_AT_ONCE, context_tokens, rollout_bytes
+from rlctl.planning.memory.lengths import TYPICAL, Lengths, of_mean
+from rlctl.planning.memory.parts import GIB
+from rlctl.planning.memory.phases import rollout_share
+from rlctl.planning.memory.roles import ROWS_AT_ONCE, context_tokens, rollout_bytes, states_of
+from rlctl.planning.memory.step_time import HOST, Generation, Pass, generation_seconds, pass_seconds, sync_seconds
 from rlctl.planning.models import ModelShape, read_shape
 
-TRAINING_UTILISATION = 0.4
-"""Share of peak arithmetic that training is taken to reach."""
-GENERATION_UTILISATION = 0.6
-"""Share of peak memory bandwidth that decoding is taken to reach."""
+ROWS_ON_LARGE, LARGE_GIB = 1024, 70
+"""Responses that vLLM decodes at once on GPUs with more memory than this, in GiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,27 +33,82 @@ class StepCost:
     flops: float
     """Operations, over all devices."""
     training_seconds: float | None
-    """Log-prob passes and training; None where the GPU is not known."""
+    """Log-prob passes and training, at typical lengths or those that are given; None where the GPU is not known."""
     generation_seconds: float | None
-    """Decoding of one response after the other wave, at the speed that weights are read from memory."""
+    """Of all responses, until the last one is finished."""
+    moving_seconds: float | None = None
+    """Weights sent to the engines, and what moves between device and host as roles take turns."""
+    step_seconds: float | None = None
+    """Together; if rollout works ahead of training, the longer of both."""
+    longest_seconds: float | None = None
+    """A step in which every response is as long as allowed."""
+    mean_tokens: float | None = None
+    """Mean response of the first of these times."""
 
 
-def cost_of(config: Config, *, cluster: Cluster | None = None) -> StepCost | None:
-    """Estimate one step; None where the model is not in a local folder or of no known family."""
+def cost_of(
+    config: Config, *, cluster: Cluster | None = None, lengths: Lengths | None = None, ahead: bool = False
+) -> StepCost | None:
+    """Estimate one step; None where the model is not in a local folder or of no known family.
+
+    Args:
+        config: of one stage.
+        cluster: its machines; times need the name of their GPU.
+        lengths: of prompts and responses; typical ones if None.
+        ahead: whether rollout works while the policy trains.
+    """
     shape = read_shape(config.model.path)
     if shape is None:
         return None
     length, responses = context_tokens(config), arithmetic.responses_per_step(config)
-    forward = forward_flops(shape, tokens=responses * length, length=length)
     generates = config.algorithm.objective.choice in ("rl", "mix") and arithmetic.needs_rollout(config)
-    training = forward * _training_passes(config)
+    operations = forward_flops(shape, tokens=responses * length, length=length) * (_training_passes(config) + generates)
     gpu = known_gpu(cluster.gpu) if cluster is not None and cluster.device == "cuda" else None
     if gpu is None:
-        return StepCost(training + forward * generates, None, None)
-    speed = arithmetic.train_devices(config) * gpu.tflops * 1e12 * TRAINING_UTILISATION
+        return StepCost(operations, None, None)
+    usual = lengths or typical_lengths(config, generates=generates)
+    training, generation, moving = _times(config, shape, gpu, usual, generates=generates)
+    worst = _times(config, shape, gpu, worst_lengths(config, generates=generates), generates=generates)
     return StepCost(
-        training + forward * generates, training / speed, _generation_seconds(config, shape, gpu) if generates else 0.0
+        operations,
+        training,
+        generation,
+        moving,
+        _together(training, generation, moving, ahead=ahead),
+        _together(*worst, ahead=ahead),
+        usual.response,
     )
+
+
+def typical_lengths(config: Config, *, generates: bool = True) -> Lengths:
+    """Prompts and responses of half of their limits, as runs that were measured have; whole rows if nothing is generated."""
+    if not generates:
+        return of_mean(0.0, TYPICAL * context_tokens(config), context_tokens(config))
+    limit = config.rollout.max_response_tokens
+    return of_mean(TYPICAL * config.data.max_prompt_tokens, TYPICAL * limit, limit)
+
+
+def worst_lengths(config: Config, *, generates: bool = True) -> Lengths:
+    """Every sequence as long as allowed."""
+    if not generates:
+        return of_mean(0.0, context_tokens(config), context_tokens(config))
+    limit = config.rollout.max_response_tokens
+    return of_mean(config.data.max_prompt_tokens, limit, limit)
+
+
+def _together(training: float, generation: float, moving: float, *, ahead: bool) -> float:
+    return max(training, generation) + moving if ahead else training + generation + moving
+
+
+def _times(
+    config: Config, shape: ModelShape, gpu: Gpu, lengths: Lengths, *, generates: bool
+) -> tuple[float, float, float]:
+    """Seconds of training, generation and moving."""
+    training = pass_seconds(_pass(config, shape, lengths), gpu)
+    if not generates:
+        return training, 0.0, 0.0
+    generation = generation_seconds(_generation(config, shape, gpu), lengths, gpu)
+    return training, generation, _moving_seconds(config, shape, gpu)
 
 
 def forward_flops(shape: ModelShape, *, tokens: int, length: int) -> float:
@@ -75,17 +133,70 @@ def _update_passes(train: Train, batch: Batch, *, adapted: bool = False) -> int:
     return (1 + backward + train.memory.recompute_activations) * batch.ppo_epochs
 
 
-def _generation_seconds(config: Config, shape: ModelShape, gpu: Gpu) -> float:
+def _pass(config: Config, shape: ModelShape, lengths: Lengths) -> Pass:
+    """All passes over a step's sequences, as one."""
+    adapted = config.model.lora is not None
+    responses, engine = arithmetic.responses_per_step(config), config.train.engine
+    tokens = responses * lengths.mean
+    operations = forward_flops(shape, tokens=round(tokens), length=round(lengths.mean))
+    devices = max(1, arithmetic.train_devices(config))
+    replicas = max(1, devices // arithmetic.devices_per_replica(engine))
+    spread = Pass(
+        shape,
+        operations,
+        _training_passes(config),
+        devices,
+        max(1.0, _micro_batches(config, config.batch.micro_batch, responses / replicas, lengths)),
+        tokens / replicas,
+        context=arithmetic.devices_per_sequence(engine),
+        sharded=isinstance(engine, Fsdp2) and not adapted,
+    )
+    if isinstance(engine, Megatron):
+        spread = replace(
+            spread,
+            tensor=engine.tensor_parallel_size,
+            pipeline=engine.pipeline_parallel_size,
+            expert=engine.expert_parallel_size,
+            chunks=engine.virtual_pipeline_parallel_size or 1,
+        )
+    return spread
+
+
+def _micro_batches(config: Config, micro: MicroBatchSize, responses: float, lengths: Lengths) -> float:
+    """Micro-batches of a replica in one pass over a step."""
+    return responses / micro.size if micro.unit == "responses" else responses * lengths.mean / micro.size
+
+
+def _generation(config: Config, shape: ModelShape, gpu: Gpu) -> Generation:
+    parallel, memory = config.rollout.parallel, config.rollout.memory
+    devices = parallel.tensor_parallel_size * parallel.pipeline_parallel_size
+    each = rollout_bytes(config, "cuda")
+    room = rollout_share(config) * gpu.gib * GIB * devices - each * shape.parameters
+    return Generation(
+        shape,
+        arithmetic.drawn_responses(config),
+        config.batch.responses_per_prompt,
+        max(1, arithmetic.rollout_devices(config) // devices),
+        devices,
+        memory.max_num_seqs or (ROWS_ON_LARGE if gpu.gib >= LARGE_GIB else ROWS_AT_ONCE),
+        each,
+        max(room, 0.0),
+        memory.enforce_eager,
+        config.model.lora is not None and not config.model.lora.merge_for_rollout,
+    )
+
+
+def _moving_seconds(config: Config, shape: ModelShape, gpu: Gpu) -> float:
+    """Seconds for weights that are sent once a step, and for what waits in the host while others work."""
+    engine, each = config.train.engine, rollout_bytes(config, "cuda")
     parallel = config.rollout.parallel
-    engines = max(
-        1, arithmetic.rollout_devices(config) // (parallel.tensor_parallel_size * parallel.pipeline_parallel_size)
-    )
-    at_once = engines * (config.rollout.memory.max_num_seqs or ROWS_AT_ONCE)
-    waves = -(-arithmetic.responses_per_step(config) // at_once)
-    weights = (
-        rollout_bytes(config, "cuda")
-        * shape.active_parameters
-        / (parallel.tensor_parallel_size * parallel.pipeline_parallel_size)
-    )
-    iteration = weights / (gpu.terabytes_per_second * 1e12 * GENERATION_UTILISATION)
-    return waves * config.rollout.max_response_tokens * iteration
+    moved = 0.0
+    if config.placement.layout == "colocated" and config.rollout.memory.sleep:
+        moved += each * shape.parameters / (parallel.tensor_parallel_size * parallel.pipeline_parallel_size)
+    offload = engine.offload if isinstance(engine, Fsdp2 | Megatron) else "none"
+    states = states_of(config, config.train, shape)
+    if offload in ("parameters", "both"):
+        moved += 2 * states["parameters"]
+    if offload in ("optimizer", "both"):
+        moved += 2 * states["optimizer"]
+    return moved / (fitted.LINK * 1e9 * HOST) + sync_seconds(shape, each, arithmetic.train_devices(config), gpu)

@@ -156,12 +156,17 @@ def likely_tokens(config: Config, micro: MicroBatchSize, batch: Batch, role: str
     if terms.full_lengths or not config.train.packing or isinstance(config.train.engine, Megatron):
         return most
     count = micro.size if micro.unit == "responses" else responses_of_replica(config, batch, role)
-    return max(longest, min(most, _packed(longest, count)))
+    return max(longest, min(most, _packed(longest, count, terms)))
 
 
-def _packed(longest: int, count: int) -> float:
+def mean_share(terms: MemoryTerms) -> float:
+    """Length of the sequences of a micro-batch as a share of the longest one."""
+    return fitted.MEAN_LENGTH if terms.mean_share is None else terms.mean_share
+
+
+def _packed(longest: int, count: int, terms: MemoryTerms) -> float:
     """Tokens of sequences that are packed."""
-    return longest * (1 + (count - 1) * fitted.MEAN_LENGTH)
+    return longest * (1 + (count - 1) * mean_share(terms))
 
 
 def responses_of_replica(config: Config, batch: Batch, role: str) -> int:
@@ -171,12 +176,12 @@ def responses_of_replica(config: Config, batch: Batch, role: str) -> int:
     return -(-arithmetic.mini_batch_responses(replace(config, batch=batch)) // replicas)
 
 
-def _accumulates(config: Config, micro: MicroBatchSize, batch: Batch, role: str) -> bool:
+def _accumulates(config: Config, micro: MicroBatchSize, batch: Batch, role: str, terms: MemoryTerms) -> bool:
     """Whether a mini-batch is several micro-batches, so that gradients wait for the last one."""
     count = responses_of_replica(config, batch, role)
     if micro.unit == "responses":
         return count > micro.size
-    return _packed(context_tokens(config), count) > micro.size
+    return _packed(context_tokens(config), count, terms) > micro.size
 
 
 def counted_share(config: Config) -> float:
@@ -281,7 +286,7 @@ def pass_of(
         whole=terms.logits,
         eager_entropy=not (train.compile or memory.entropy_chunked or memory.entropy_recompute),
         kept_gradients=terms.kept_gradients.get(engine.source, 0)
-        if isinstance(engine, Fsdp2) and trained and _accumulates(config, micro, batch, role)
+        if isinstance(engine, Fsdp2) and trained and _accumulates(config, micro, batch, role, terms)
         else 0,
         optimizer_step=0 if lora is not None or not trained else terms.optimizer_step * BYTES[types.parameters],
     )

@@ -13,19 +13,28 @@ import pytest
 
 from rlctl.planning.memory import fitted
 
-SCRIPT = Path(__file__).parents[3] / "benchmarks" / "estimates.py"
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 MOST_FITTED = 8
 
 
-@pytest.fixture(scope="module")
-def estimates() -> Any:
-    spec = importlib.util.spec_from_file_location("benchmark_of_estimates", SCRIPT)
+def script(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", BENCHMARKS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def estimates() -> Any:
+    return script("estimates")
+
+
+@pytest.fixture(scope="module")
+def step_times() -> Any:
+    return script("step_times")
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +69,22 @@ def test_no_column_of_the_limits_is_biased(estimates: Any, errors: Any, column: 
         assert abs(sum(distances) / len(distances)) <= 0.5, value
 
 
-def test_few_constants_are_fitted(estimates: Any) -> None:
+def test_step_times(step_times: Any) -> None:
+    ratios = step_times.ratios(range(len(step_times.points())))
+    assert len(ratios) >= 20
+    assert step_times.within(ratios, 1.5) >= 0.95
+    assert step_times.within(ratios, 2.5) == 1
+
+
+def test_no_source_of_step_times_is_biased(step_times: Any) -> None:
+    points = step_times.points()
+    for source in {point["source"] for point in points}:
+        found = step_times.ratios([number for number, point in enumerate(points) if point["source"] == source])
+        assert 0.75 <= median(found) <= 1.33, source
+
+
+def test_few_constants_are_fitted(estimates: Any, step_times: Any) -> None:
     tree = ast.parse(Path(fitted.__file__).read_text(encoding="utf-8"))
     constants = {node.targets[0].id for node in tree.body if isinstance(node, ast.Assign)}  # type: ignore[attr-defined]
-    assert constants == set(estimates.SEARCHED)
+    assert constants == {*estimates.SEARCHED, *step_times.SEARCHED}
     assert len(constants) <= MOST_FITTED
