@@ -46,7 +46,8 @@ def _types() -> Iterator[Requirement]:
         yield value_row(f"{profiler}.finish_hook_cmd", lambda value: isinstance(value, str), "a string", source, "null")
         if profiler != "global_profiler":
             yield value_row(f"{profiler}.ranks", _lists, "a list of ranks", source, "[0]")
-            yield from _tools(f"{profiler}.tool_config")
+    for role in (ACTOR, ROLLOUT):
+        yield from _tools(f"{role}.profiler.tool_config")
     for key in (f"{MODEL}.target_modules", "critic.model.target_modules"):
         yield value_row(
             key,
