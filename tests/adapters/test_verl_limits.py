@@ -313,6 +313,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         f"{CORRECTION}.rollout_rs_threshold",
     ),
     (
+        {f"{CORRECTION}.rollout_rs": "token_k1", f"{CORRECTION}.rollout_rs_threshold": [1]},
+        f"{CORRECTION}.rollout_rs_threshold",
+    ),
+    (
         {f"{CORRECTION}.rollout_rs": "token_k1", f"{CORRECTION}.rollout_rs_threshold": "1,2"},
         f"{CORRECTION}.rollout_rs_threshold",
     ),

@@ -105,7 +105,12 @@ def _algorithms() -> Iterator[Requirement]:
     yield pair_row(
         bounds,
         rules,
-        lambda v: v[rules] and not unknown(v) and v[bounds] is not None and not _fits(_rules(v), str(v[bounds])),
+        lambda v: (
+            v[rules]
+            and not unknown(v)
+            and v[bounds] is not None
+            and (isinstance(v[bounds], list) or not _fits(_rules(v), str(v[bounds])))
+        ),
         "verl/trainer/ppo/rollout_corr_helper.py, _parse_rollout_rs_thresholds",
         "one number above 0 for each rule; for rules that end in k1 also two, as 0.5_2.0",
         ROLLED,
