@@ -174,6 +174,9 @@ KNOWN = {
     ),
     "tuning_lora_run_qwen3_8b_merge_fsdp.yaml": "+actor_rollout_ref.model.lora.merge, a key that 0.9 has",
     "grpo_trainer_run_qwen3_30b_veomni.yaml": "+trainer.use_legacy_worker_impl, a key that 0.7 has",
+    **dict.fromkeys(
+        ("video_r1.yaml", "sft_config_megatron.yaml"), "track_with ml_tracker, which ROLL does not register"
+    ),
     "countdown-template.yaml": "a template: its taskset has no path",
     **dict.fromkeys(("bots.yaml", "ref_eval_collect.yaml"), "paths of single files, which load_dataset does not open"),
 }

@@ -283,7 +283,7 @@ ROWS: tuple[Requirement, ...] = (
         JUDGED,
         lambda v: not v[AUXILIARY],
         "{workflow} calls a model of explorer.auxiliary_models, which names none",
-        "trinity/common/workflows, Workflow.__init__",
+        "trinity/common/workflows/workflow.py, Workflow.__init__",
         "add the judge or the teacher to explorer.auxiliary_models",
     ),
     _of_workflows(
@@ -317,7 +317,7 @@ ROWS: tuple[Requirement, ...] = (
         f"{INPUT}.taskset.workflow_args",
         _wrong_argument,
         "workflow_args.{argument} of a task set is not what its workflow takes",
-        "trinity/common/workflows, Workflow.__init__",
+        "trinity/common/workflows/workflow.py, Workflow.__init__",
         "set workflow_args.{argument} as the workflow describes it",
         numbers={"argument": _wrong_argument},
     ),
