@@ -36,14 +36,20 @@ from rlctl.runtime.train import checkpoint, export, replay
 from rlctl.runtime.train.compiling import compile_layers, compiles
 from rlctl.runtime.train.gathering import BUCKET_BYTES
 from rlctl.runtime.train.head import Head
-from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, LossTerms, Role, Routing, TellsLogProbs
-from rlctl.runtime.train.losses import counted_tokens
+from rlctl.runtime.train.interface import (
+    NOTHING,
+    Comparison,
+    LossFunction,
+    LossTerms,
+    Role,
+    TrainEngine,
+    placed,
+)
 from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, prompts_of, split
 from rlctl.runtime.train.model import check_kernels, freeze, load, pads, use_liger
 from rlctl.runtime.train.offloading import HostCopies, OffloadedActivations
 from rlctl.runtime.train.optimizer import make_optimizer
 from rlctl.runtime.train.scaling import LossScale
-from rlctl.runtime.train.schedule import Curve, Decay, curve_of, decay_of, set_rates
 from rlctl.runtime.train.sequence import make_group
 from rlctl.runtime.train.sharding import layers_to_wrap, shard_model
 from rlctl.runtime.types import Sample
@@ -52,7 +58,7 @@ if TYPE_CHECKING:
     from rlctl.runtime.train.lora import Adapters
 
 
-class FsdpEngine(TellsLogProbs):
+class FsdpEngine(TrainEngine):
     """See ``TrainEngine``. The process must have joined its group (``distributed.join``)."""
 
     def __init__(
@@ -89,11 +95,7 @@ class FsdpEngine(TellsLogProbs):
             raise PlanError(
                 said("the FSDP2 engine was given train.engine {choice}; expected fsdp2", choice=train.engine.choice)
             )
-        self.device = torch.device(device)
-        self.seed = seed
-        self.ticks = 0
-        self.updates = 0
-        self.role = role
+        super().__init__(train, role=role, seed=seed, scheduler_steps=scheduler_steps, device=device)
         self._train = train
         self._gather_bytes, self._export_dtype = gather_bytes, export_dtype
         trained = role != "reference"
@@ -121,7 +123,6 @@ class FsdpEngine(TellsLogProbs):
         if train.memory.recompute_reentrant and (self.adapters or model.freeze):
             self.model.enable_input_require_grads()  # else nothing flows back through frozen embeddings
         self._routers = Routers(self.model) if replays else None
-        self._routing: Routing = "own"
         torch.manual_seed(derive_seed(seed, "train", dist.get_rank()))
         self._sequence = make_group(train.engine.ulysses_sequence_parallel_size)
         if compiles(train, self.device):
@@ -132,21 +133,12 @@ class FsdpEngine(TellsLogProbs):
         self._copies = shard_model(self.model, train.engine, train.precision, self.device).ndim > 1
         if empty is not None:
             empty.fill(torch.device("cpu") if train.engine.cpu_offload_policy else self.device)
-        self.curve: Curve | None = None
-        self.decay: Decay | None = None
-        self.optimizer: torch.optim.Optimizer | None = None
-        if trained:
-            peak = train.optimizer.lr
-            self.curve = curve_of(train.lr_scheduler, peak=peak, scheduler_steps=scheduler_steps)
-            self.decay = decay_of(train.optimizer, scheduler_steps=scheduler_steps)
-            self.optimizer = make_optimizer(self.model.parameters(), train.optimizer)
+        self.optimizer = make_optimizer(self.model.parameters(), train.optimizer) if trained else None
         self.loss_scale = LossScale() if trained and train.precision.compute == "float16" else None
         self._offloads = "none" if train.engine.cpu_offload_policy else train.engine.offload
         self._away = set[str]()
         self._host = HostCopies(self.device)
         """What is in CPU memory until it is needed."""
-        self.takes_schedule = train.lr_scheduler.restore_from_checkpoint
-        self._max_grad_norm = train.optimizer.max_grad_norm
         self._head = Head(self.model)
         self._padded = pads(self.model)
         self._vision = Vision(self.model) if reads_images(self.model.config) else None
@@ -198,7 +190,6 @@ class FsdpEngine(TellsLogProbs):
     ) -> dict[str, list[Tensor]]:
         """Under each name, one number a counted token. ``read`` computes them for a micro-batch and its members, [K, N]."""
         self._bring(optimizer=False)
-        results = {name: [torch.zeros(len(sample)) for sample in samples] for name in names}
         parts = self._micro_batches(samples, micro)
         told = [torch.empty(len(names), 0, device=self.device)]
         self.model.eval()
@@ -207,14 +198,10 @@ class FsdpEngine(TellsLogProbs):
                 batch = self._collate(samples, members, ())
                 with self._experts(samples, members, batch):
                     told.append(read(batch, members).float())
-        numbers, lengths = torch.cat(told, 1).cpu(), counted_tokens(samples)  # a GPU is waited for once, here
-        order = list(itertools.chain.from_iterable(parts))
-        for name, found in zip(names, numbers, strict=True):
-            for index, part in zip(order, found.split([lengths[index] for index in order]), strict=True):
-                results[name][index].masked_scatter_(samples[index].mask, part)
+        numbers = torch.cat(told, 1).cpu()  # a GPU is waited for once, here
         self._reshard()
         self.offload()
-        return results
+        return placed(samples, list(itertools.chain.from_iterable(parts)), names, numbers)
 
     def update(
         self,
@@ -250,17 +237,8 @@ class FsdpEngine(TellsLogProbs):
         for each in compare.values():
             each.model.offload()
         self._bring(optimizer=True)
-        stepped = self._step(self.optimizer)
+        stepped = self._step()
         return {**self._sum_over_replicas(sums), **stepped}
-
-    @contextmanager
-    def routed(self, routing: Routing) -> Iterator[None]:
-        """See ``TrainEngine``."""
-        self._routing = routing
-        try:
-            yield
-        finally:
-            self._routing = "own"
 
     @contextmanager
     def _experts(self, samples: Sequence[Sample], members: Sequence[int], batch: MicroBatch) -> Iterator[None]:
@@ -384,10 +362,7 @@ class FsdpEngine(TellsLogProbs):
         moves = self._train.memory.offload_activations and self.device.type == "cuda"
         return OffloadedActivations() if moves else nullcontext()
 
-    def _step(self, optimizer: torch.optim.Optimizer) -> dict[str, float]:
-        assert self.curve is not None, "a reference is never updated"
-        assert self.decay is not None, "a reference is never updated"
-        rate = set_rates(optimizer.param_groups, self.curve, self.decay, self.ticks)
+    def _take_step(self) -> float:
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         if self.loss_scale is not None:
             for gradient in gradients:
@@ -399,14 +374,9 @@ class FsdpEngine(TellsLogProbs):
         if finite:
             if self._max_grad_norm is not None:
                 clip_grads_with_norm_(self.model.parameters(), self._max_grad_norm, norm)
-            optimizer.step()
-            self.updates += 1
-        optimizer.zero_grad()
-        return {"grad_norm": norm.item(), "lr": rate, "skipped_updates": float(not finite)}
-
-    def step_schedule(self) -> None:
-        """See ``TrainEngine``."""
-        self.ticks += 1
+            self.optimizer.step()
+        self.optimizer.zero_grad()
+        return norm.item()
 
     def export_weights(self, *, everywhere: bool = False) -> Iterator[tuple[str, Tensor]]:
         """See ``TrainEngine``."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -51,7 +51,15 @@ from rlctl.runtime.seeds import derive_seed
 from rlctl.runtime.train import export
 from rlctl.runtime.train.checkpoint import DEFAULTS
 from rlctl.runtime.train.compiling import compiles
-from rlctl.runtime.train.interface import NOTHING, Comparison, LossFunction, Role, Routing, TellsLogProbs
+from rlctl.runtime.train.interface import (
+    NOTHING,
+    Comparison,
+    LossFunction,
+    Role,
+    TrainEngine,
+    no_logits,
+    placed,
+)
 from rlctl.runtime.train.lora import Adapters
 from rlctl.runtime.train.megatron import adapters, checkpointing, starting, weights
 from rlctl.runtime.train.megatron.adapters import as_peft_names, switched_off
@@ -64,7 +72,6 @@ from rlctl.runtime.train.megatron.names import ADAPTERS, Names
 from rlctl.runtime.train.megatron.routing import Replays, Rows
 from rlctl.runtime.train.microbatch import MicroBatch, collate, fed_tokens, split
 from rlctl.runtime.train.model import VALUE_HEAD, freeze
-from rlctl.runtime.train.schedule import Curve, Decay, curve_of, decay_of, set_rates
 from rlctl.runtime.train.sequence import SequenceGroup
 from rlctl.runtime.types import Sample
 
@@ -83,7 +90,7 @@ class PipelineInput:
     """Where ``routed`` says something of them."""
 
 
-class MegatronEngine(TellsLogProbs):
+class MegatronEngine(TrainEngine):
     """See ``TrainEngine``. The process must have joined its group (``distributed.join``)."""
 
     def __init__(
@@ -112,11 +119,7 @@ class MegatronEngine(TellsLogProbs):
                     "the Megatron engine was given train.engine {choice}; expected megatron", choice=train.engine.choice
                 )
             )
-        self.device = torch.device(device)
-        self.seed = seed
-        self.ticks = 0
-        self.updates = 0
-        self.role = role
+        super().__init__(train, role=role, seed=seed, scheduler_steps=scheduler_steps, device=device)
         self._source = model.path
         trained = role != "reference"
         self.layout = enter_layout(train.engine, seed=derive_seed(seed, "dropout") % 2**31)
@@ -151,9 +154,6 @@ class MegatronEngine(TellsLogProbs):
         torch.manual_seed(derive_seed(seed, "train", dist.get_rank()))
         self.chunks: list[Any] = list(chunks)
         self._replays = Replays(chunks, self.config) if replays else None
-        self._routing: Routing = "own"
-        self.curve: Curve | None = None
-        self.decay: Decay | None = None
         self.optimizer: MegatronOptimizer | None = None
         if not trained:
             for chunk in self.chunks:
@@ -164,9 +164,6 @@ class MegatronEngine(TellsLogProbs):
             _freeze(self.chunks, names, frozen)
             if self.adapters is not None:
                 adapters.train_only(self.chunks)
-            peak = train.optimizer.lr
-            self.curve = curve_of(train.lr_scheduler, peak=peak, scheduler_steps=scheduler_steps)
-            self.decay = decay_of(train.optimizer, scheduler_steps=scheduler_steps)
             self._reduce_gradients(train)
             self.optimizer = get_megatron_optimizer(
                 optimizer_config(train),
@@ -177,8 +174,6 @@ class MegatronEngine(TellsLogProbs):
             if self.config.fp16:
                 self.config.grad_scale_func = self.optimizer.scale_loss
         self._empties_cache = train.memory.empty_cache
-        self.takes_schedule = train.lr_scheduler.restore_from_checkpoint
-        self._max_grad_norm = train.optimizer.max_grad_norm
         self._sequence = None
         if self.layout.context > 1:
             members = parallel_state.get_context_parallel_group()
@@ -219,7 +214,6 @@ class MegatronEngine(TellsLogProbs):
         self, samples: Sequence[Sample], micro: MicroBatchSize, names: tuple[str, ...], temperature: float
     ) -> dict[str, list[Tensor]]:
         """Under each name one number a counted token, which the last stage says."""
-        results = {name: [torch.zeros(len(sample)) for sample in samples] for name in names}
         parts = self._micro_batches(samples, micro)
         fed = [self._feed(samples, members, ()) for members in parts]
         for chunk in self.chunks:
@@ -236,13 +230,8 @@ class MegatronEngine(TellsLogProbs):
         total = sum(int(each.batch.lengths.sum()) for each in fed)
         told = torch.cat(found, 1) if found else torch.empty(len(names), total)
         numbers = self._from_last_stage(told.to(self.device)).cpu()
-        lengths = torch.cat([each.batch.lengths for each in fed]).tolist()
-        places = [index for members in parts for index in members]
-        for name, of_name in zip(names, numbers, strict=True):
-            for index, found_here in zip(places, of_name.split(lengths), strict=True):
-                results[name][index].masked_scatter_(samples[index].mask, found_here)
         self.offload()
-        return results
+        return placed(samples, [index for members in parts for index in members], names, numbers)
 
     def update(
         self,
@@ -262,7 +251,7 @@ class MegatronEngine(TellsLogProbs):
         """
         assert self.optimizer is not None, "a reference is never updated"
         if compare:
-            raise _no_logits()
+            raise no_logits()
         for chunk in self.chunks:
             chunk.train()
             chunk.zero_grad_buffer()
@@ -279,23 +268,7 @@ class MegatronEngine(TellsLogProbs):
             return terms.loss, NONE, {"loss": terms.loss.detach().clone(), **terms.metrics}
 
         found = self._run(fed, lose, temperature, with_entropy=True, forward_only=False)
-        return {**self._sum_over_replicas(found), **self._step(self.optimizer)}
-
-    def logits(self, samples: Sequence[Sample], members: Sequence[int]) -> Tensor:
-        """Whole logits, which no worker has.
-
-        Raises:
-            PlanError: always.
-        """
-        raise _no_logits()
-
-    def compared(self, samples: Sequence[Sample], comparison: Comparison, *, micro: MicroBatchSize) -> list[Tensor]:
-        """See ``logits``.
-
-        Raises:
-            PlanError: always.
-        """
-        raise _no_logits()
+        return {**self._sum_over_replicas(found), **self._step()}
 
     def _run(
         self,
@@ -338,15 +311,6 @@ class MegatronEngine(TellsLogProbs):
                 self._replays.give([(each.samples, each.batch, each.experts) for each in fed if each.experts])
         return kept
 
-    @contextmanager
-    def routed(self, routing: Routing) -> Iterator[None]:
-        """See ``TrainEngine``."""
-        self._routing = routing
-        try:
-            yield
-        finally:
-            self._routing = "own"
-
     def _experts(self, fed: PipelineInput, chunk: Any) -> AbstractContextManager[None]:
         """Have the forward pass inside go to the experts that ``routed`` says."""
         if self._replays is None or fed.experts is None:
@@ -369,25 +333,18 @@ class MegatronEngine(TellsLogProbs):
             return values
         return self._sequence.gather(values, fed.laid.counts)
 
-    def _step(self, optimizer: MegatronOptimizer) -> dict[str, float]:
-        assert self.curve is not None, "a reference is never updated"
-        assert self.decay is not None, "a reference is never updated"
-        rate = set_rates(optimizer.param_groups, self.curve, self.decay, self.ticks)
+    def _take_step(self) -> float:
+        optimizer = self.optimizer
+        assert optimizer is not None, "a reference is never updated"
         overflowed = optimizer.prepare_grads()
         norm = math.inf if overflowed else float(optimizer.get_grad_norm())
-        finite = math.isfinite(norm)
-        if finite:
+        if math.isfinite(norm):
             for part in optimizer.chained_optimizers if self._max_grad_norm is not None else ():
                 if parameters := part.get_parameters():
                     aware = part.config.use_precision_aware_optimizer_no_fp8_or_ds_fp8
                     clip_grad_by_total_norm_fp32(parameters, self._max_grad_norm, norm, aware)
             optimizer.step_with_ready_grads()
-            self.updates += 1
-        return {"grad_norm": norm, "lr": rate, "skipped_updates": float(not finite)}
-
-    def step_schedule(self) -> None:
-        """See ``TrainEngine``."""
-        self.ticks += 1
+        return norm
 
     def export_weights(self, *, everywhere: bool = False) -> Iterator[tuple[str, Tensor]]:
         """See ``TrainEngine``."""
@@ -461,10 +418,6 @@ class MegatronEngine(TellsLogProbs):
         """See ``TrainEngine``. What Megatron-core holds stays on its device; what PyTorch keeps in reserve is given back."""
         if self.device.type == "cuda" and self._empties_cache:
             torch.cuda.empty_cache()
-
-    def vacate(self) -> None:
-        """See ``TrainEngine``. As ``offload``."""
-        self.offload()
 
     def reload(self) -> None:
         """See ``TrainEngine``."""
@@ -556,10 +509,3 @@ def _freeze_routers(chunks: Sequence[torch.nn.Module]) -> None:
         for name, parameter in chunk.named_parameters():
             if ".router." in name:
                 parameter.requires_grad_(False)
-
-
-def _no_logits() -> PlanError:
-    return PlanError(
-        "whole distributions are compared, but a worker of the Megatron engine has a part of the vocabulary",
-        hint="set train.engine to fsdp2",
-    )
