@@ -104,7 +104,7 @@ def _joined(config: Config, address: str) -> Cluster | None:
         )
     if config.placement.device != "auto":
         return None
-    from rlctl.runtime.processes.running_cluster import device_of
+    from rlctl.runtime.processes.ray_access import device_of
 
     placement = config.placement
     return Cluster(placement.nodes, placement.devices_per_node, device_of(address))

@@ -13,7 +13,6 @@ from rlctl.planning.plan import Device
 from rlctl.runtime.agents.relay import AgentEngines
 from rlctl.runtime.auxiliary_engines import Watched
 from rlctl.runtime.checkpoints.checkpoint import Checkpoints
-from rlctl.runtime.critic import ValueModel
 from rlctl.runtime.evaluation.held_out import make_evaluator
 from rlctl.runtime.evaluation.losses import make_losses
 from rlctl.runtime.judges import Judges, Modelled, SideBySide
@@ -24,7 +23,7 @@ from rlctl.runtime.processes.placement import Placement
 from rlctl.runtime.profiling.steps import Meter
 from rlctl.runtime.remote.checkpoints import copies_of
 from rlctl.runtime.reporting.sample_files import SampleFiles
-from rlctl.runtime.roles import Policy, ReferencePolicy, RewardModel, Rewards, RolloutEngines
+from rlctl.runtime.roles import Policy, ReferencePolicy, RewardModel, Rewards, RolloutEngines, ValueModel
 from rlctl.runtime.sourcing import make_builder, make_groups
 from rlctl.runtime.specs.experience import old_is_current
 from rlctl.runtime.specs.stage import held_out_spec, speed_of, transport_of

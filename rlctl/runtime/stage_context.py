@@ -8,9 +8,8 @@ from pathlib import Path
 from rlctl.config import Stage
 from rlctl.planning.plan import Device, StagePlan
 from rlctl.runtime.checkpoints.checkpoint import place_of
-from rlctl.runtime.critic import ValueModel
 from rlctl.runtime.reporting.events import Events
-from rlctl.runtime.roles import Policy, ReferencePolicy, Rewards, RolloutEngines
+from rlctl.runtime.roles import Policy, ReferencePolicy, Rewards, RolloutEngines, ValueModel
 from rlctl.runtime.stage_inputs import StageInputs
 from rlctl.runtime.stopping import StopSwitch
 

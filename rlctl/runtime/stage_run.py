@@ -19,7 +19,6 @@ from rlctl.runtime.auxiliary_engines import Watched
 from rlctl.runtime.checkpoints.checkpoint import Checkpoints, Saved, replace_folder, verified
 from rlctl.runtime.checkpoints.inputs import REFUSED, Change, Inputs, accept, changes, check_data
 from rlctl.runtime.checkpoints.resume_path import describe_resume_diff, terms
-from rlctl.runtime.critic import ValueModel
 from rlctl.runtime.evaluation.evaluation import Evaluator
 from rlctl.runtime.experience.batch_builders import BatchBuilder, BuiltBatch
 from rlctl.runtime.experience.buffered import BufferWriter
@@ -28,7 +27,7 @@ from rlctl.runtime.profiling.steps import Meter
 from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.reporting.metrics import staleness_metrics
 from rlctl.runtime.reporting.sample_files import EVALUATION, STEP, SampleFiles
-from rlctl.runtime.roles import Policy, RolloutEngines
+from rlctl.runtime.roles import Policy, RolloutEngines, ValueModel
 from rlctl.runtime.stopping import StopSwitch
 from rlctl.runtime.tracking.interface import ShownResponse
 from rlctl.runtime.tracking.safe import SafeTracker

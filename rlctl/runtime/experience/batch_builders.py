@@ -11,13 +11,12 @@ from typing import Any, Protocol
 
 import torch
 
-from rlctl.runtime.critic import ValueModel
 from rlctl.runtime.data.open import PairStream, SftStream
 from rlctl.runtime.experience.explore import GroupSource, Phase, StepRollouts
 from rlctl.runtime.experience.samples import samples_of
 from rlctl.runtime.experience.shaping import Shaping
 from rlctl.runtime.reporting.shown_samples import add_training, chosen, shown_group, spans_by, texts_of
-from rlctl.runtime.roles import Policy, ReferencePolicy
+from rlctl.runtime.roles import Policy, ReferencePolicy, ValueModel
 from rlctl.runtime.train.distillation import Teaching, into_advantages
 from rlctl.runtime.types import Sample, trajectories_of
 

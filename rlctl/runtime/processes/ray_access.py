@@ -6,6 +6,7 @@ file only if RAY_AUTH_MODE is set.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
@@ -16,9 +17,10 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from rlctl.common.errors import RunError
+from rlctl.common import packages
+from rlctl.common.errors import MissingDependency, RunError
 from rlctl.common.messages.reasons import said
 
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
@@ -319,3 +321,24 @@ def clusters_of_this_node() -> list[str]:
         if address and _OWN_FOLDER.format(user=os.getuid()) not in Path(session).parts:  # under any RAY_TMPDIR
             found.add(address)
     return sorted(found)
+
+
+def device_of(address: str) -> Literal["cuda", "cpu"]:
+    """What a device is on the cluster at an address: GPUs where any node has one.
+
+    Raises:
+        MissingDependency: Ray is not installed.
+        RunError: the cluster cannot be reached.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingDependency(
+            "rlctl needs Ray to run, but Ray is not installed", hint=packages.install(packages.RUNTIME)
+        ) from error
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    try:
+        join(address_to_join(address), log_to_driver=False, logging_level="error", configure_logging=False)
+        return "cuda" if ray.cluster_resources().get("GPU") else "cpu"
+    finally:
+        ray.shutdown()

@@ -49,7 +49,7 @@ JOIN = """
 import sys
 from rlctl.cluster.jobs import JobServer
 from rlctl.common.errors import RlctlError
-from rlctl.runtime.processes.running_cluster import device_of
+from rlctl.runtime.processes.ray_access import device_of
 for address in sys.argv[1:]:
     try:
         print(address, "IS", JobServer(address).jobs() if "://" in address else device_of(address))

@@ -15,7 +15,6 @@ from rlctl.config import Config
 from rlctl.planning.plan import make_plan
 from rlctl.planning.rollout_schedule import sync_schedule
 from rlctl.runtime.checkpoints.checkpoint import Checkpoints
-from rlctl.runtime.critic import ValueModel
 from rlctl.runtime.experience.batch_builders import RolloutBatchBuilder
 from rlctl.runtime.experience.explore import Explorer
 from rlctl.runtime.experience.samples import RolloutGroup
@@ -25,7 +24,7 @@ from rlctl.runtime.processes.group import LocalGroup
 from rlctl.runtime.profiling.steps import Meter
 from rlctl.runtime.reporting.events import Events
 from rlctl.runtime.rewards.routing import Score
-from rlctl.runtime.roles import Policy
+from rlctl.runtime.roles import Policy, ValueModel
 from rlctl.runtime.specs.experience import generation_spec, rollout_batch_spec, shaping_spec
 from rlctl.runtime.specs.stage import speed_of
 from rlctl.runtime.specs.trained import critic_spec, policy_spec, trainer_spec, value_model_spec
