@@ -43,6 +43,7 @@ def _list_gpus(asked: bool) -> None:
 
 
 def plan(
+    context: typer.Context,
     inputs: arguments.Inputs,
     *,
     cluster: Annotated[
@@ -62,6 +63,12 @@ def plan(
     ] = False,
     runner: Annotated[
         arguments.Runner | None, typer.Option(help="Framework whose memory is estimated (default: that of the file).")
+    ] = None,
+    model_shape: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The config.json of the model, if rlctl does not know it by the name in the file."
+        ),
     ] = None,
     lengths: Annotated[
         str | None,
@@ -122,6 +129,10 @@ def plan(
     loaded, report = arguments.must_read(
         inputs, dialect=dialect, assignments=assignments, trace=trace, variables=variables
     )
+    if model_shape is not None:
+        from rlctl.planning.models import shape_given
+
+        context.with_resource(shape_given(loaded.config.model.path, model_shape))
     machines = arguments.cluster_of(cluster) if cluster else None
     json, out = json or out == output.STANDARD_OUTPUT, None if out == output.STANDARD_OUTPUT else out
     terms = memory_terms(report, runner or "")

@@ -335,3 +335,23 @@ def test_lengths_are_a_pair_a_file_or_a_run(rlctl: Any, tmp_path: Path) -> None:
     assert "has no lengths" in rlctl(*asked, "--lengths", str(tmp_path / "empty.json")).err
     (tmp_path / "events.jsonl").write_text("")
     assert "has no steps" in rlctl(*asked, "--lengths", str(tmp_path)).err
+
+
+def test_the_shape_of_an_unknown_model_is_given(rlctl: Any, tmp_path: Path) -> None:
+    asked = ("plan", *(each.replace("Qwen/Qwen2.5-7B-Instruct", "my/own") for each in GRPO), "--from", "verl@0.9")
+    unknown = rlctl(*asked)
+    assert "--model-shape config.json" in unknown.out
+    shape = {"model_type": "qwen2", "num_hidden_layers": 28, "hidden_size": 3584, "num_attention_heads": 28}
+    sizes = {"num_key_value_heads": 4, "intermediate_size": 18944, "vocab_size": 152064, "tie_word_embeddings": False}
+    file = tmp_path / "shape.json"
+    file.write_text(json.dumps({**shape, **sizes}))
+    known = json.loads(rlctl("plan", *GRPO, "--from", "verl@0.9", "--json").out)["stages"][0]["memory"]
+    given = json.loads(rlctl(*asked, "--model-shape", str(file), "--json").out)["stages"][0]["memory"]
+    assert given == known
+    assert "--model-shape config.json" in rlctl(*asked).out  # it is known in that command only
+    file.write_text("[]")
+    shown = rlctl(*asked, "--model-shape", str(file))
+    assert (shown.code, shown.out) == (2, "")
+    assert "is no config.json" in shown.err
+    file.write_text('{"model_type": "martian"}')
+    assert "martian" in rlctl(*asked, "--model-shape", str(file)).err

@@ -6,10 +6,14 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from rlctl.common.errors import UsageError
 from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import said
 from rlctl.config.sections.model import Model
@@ -20,6 +24,40 @@ from rlctl.planning.models.shape import ModelShape
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _QUANTIZED = re.compile(r"-(FP8|AWQ|GPTQ-Int[48]|AWQ-INT4|bnb-4bit|NVFP4|MXFP4|BF16)(-[0-9]+)?$", re.IGNORECASE)
 """Ends of names of copies in another type, which have the shape of the model that they are made from."""
+
+
+_GIVEN: ContextVar[Mapping[str, Path]] = ContextVar("_GIVEN", default=MappingProxyType({}))
+"""Files that give the shape of models, by the path of the model."""
+
+
+@contextmanager
+def shape_given(path: str, file: Path) -> Iterator[None]:
+    """The shape of a model is that of a ``config.json`` elsewhere, inside of the block.
+
+    Args:
+        path: of the model, as a config says it.
+        file: a ``config.json``.
+
+    Raises:
+        UsageError: the file is no JSON object, or rlctl cannot compute the size of its family.
+    """
+    token = _GIVEN.set({**_GIVEN.get(), path: file})
+    try:
+        if _config(path) is None:
+            raise UsageError(
+                said("{file} is no config.json of a model", file=str(file)),
+                hint="pass the config.json of the model's folder",
+            )
+        if read_shape(path) is None:
+            raise UsageError(why_unknown(path), hint="pass the config.json of a model with the same layers")
+        yield
+    finally:
+        _GIVEN.reset(token)
+
+
+def _file_of(path: str) -> Path:
+    """The ``config.json`` that tells the shape of a model."""
+    return _GIVEN.get().get(path) or expanded(path) / "config.json"
 
 
 def read_shape(path: str) -> ModelShape | None:
@@ -33,7 +71,8 @@ def read_shape(path: str) -> ModelShape | None:
         return known_shape(path) or known_shape(_by_folder(path))
     if data.get("model_type") in FAMILIES:
         return shape_of(data)
-    return built_shape(str(expanded(path)), (expanded(path) / "config.json").stat().st_mtime)
+    file = _file_of(path)
+    return built_shape(str(file.parent), file.stat().st_mtime) if file.name == "config.json" else None
 
 
 def context_limit(model: Model) -> int | None:
@@ -48,11 +87,12 @@ def context_limit(model: Model) -> int | None:
 
 def why_unknown(path: str) -> str:
     """Why ``read_shape`` gives None, and what to do, as a sentence."""
-    file = expanded(path) / "config.json"
+    file = _file_of(path)
     data = _config(path)
     if data is None:
         return said(
-            "rlctl does not know {path!r} and found no {file}; pass a local folder with the model's config.json",
+            "rlctl does not know {path!r} and found no {file}; pass a local folder with the model's config.json, or rlctl plan "
+            "--model-shape config.json",
             path=path,
             file=file,
         )
@@ -70,7 +110,7 @@ def why_unknown(path: str) -> str:
 
 def _config(path: str) -> dict[str, Any] | None:
     """The contents of a local ``config.json``; None if there is none that can be read."""
-    file = expanded(path) / "config.json"
+    file = _file_of(path)
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
