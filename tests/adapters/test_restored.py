@@ -119,6 +119,17 @@ actor_infer: {device_mapping: "list(range(0,8))", strategy_args: {strategy_name:
         assert yaml.safe_load(home.text or "")["tracker_kwargs"]["name"] in ("mine", "${exp_name}")
 
 
+@pytest.mark.parametrize("middle", ["roll", "verl", "trinity"])
+def test_what_is_kept_names_no_key_that_is_not_written_again(middle: str) -> None:
+    """ROLL's agentic files name a number of their own in several places; the number itself is no key of ROLL."""
+    most = "train_env_manager: {max_traj_per_env: '${most}', "
+    text = "most: 3\n" + AGENTIC.replace("train_env_manager: {", most, 1)
+    away = convert(text, middle, dialect="roll", environment={})
+    home = convert(away.text or "", "roll", dialect=middle, environment={})
+    assert "${most}" not in (away.text or "") + (home.text or "")
+    assert yaml.safe_load(home.text or "")["train_env_manager"]["max_traj_per_env"] == 3
+
+
 def test_a_column_that_sft_rows_lack_is_not_written() -> None:
     text = """
 pretrain: org/model

@@ -737,9 +737,20 @@ class Reader:
 
     def _keep(self, leaf: KeyPath) -> KeyPath:
         target = ("extensions", self.dialect.split("@")[0], dotted(leaf))
-        put(self.tree, target, find(self.document.values, leaf))
+        put(self.tree, target, self._kept_text(leaf))
         self.sources[target] = Source("file", dotted(leaf), self.document.at(leaf))
         return target
+
+    def _kept_text(self, leaf: KeyPath) -> Any:
+        """The value of a key that is kept; for an expression that names a key that no conversion writes again, what it comes to."""
+        raw = find(self.document.values, leaf)
+        names = _NODE.findall(raw) if isinstance(raw, str) else ()
+        written_again = all(name in self._plain or self._is_kept(split(name)) for name in names)
+        return raw if written_again or leaf in self.resolved.unresolved else find(self.resolved.values, leaf)
+
+    def _is_kept(self, path: KeyPath) -> bool:
+        note = self.table.note_for(path, self.version)
+        return note is not None and note.kind == "carried"
 
     def _linked(self, loaded: Loaded, path: KeyPath, text: str) -> Loaded:
         """The config with a restored value that refers to other keys; without it if those keys are gone."""
