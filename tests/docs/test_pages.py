@@ -34,7 +34,6 @@ NO_KEYS = {"reward_model.ground_truth", "trainer.val_befor_train"}
 FILES = (".py", ".yaml", ".md", ".json", ".jsonl", ".parquet", ".sh", ".txt")
 SECTIONS = {key.pattern.split(".")[0] for key in walk(Config)}
 ABOUT_DIALECTS = (
-    "architecture.md",
     "concepts.md",
     "index.md",
     "CONTRIBUTING.md",
