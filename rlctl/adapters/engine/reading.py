@@ -742,7 +742,7 @@ class Reader:
         return target
 
     def _kept_text(self, leaf: KeyPath) -> Any:
-        """The value of a key that is kept; for an expression that names a key that no conversion writes again, what it comes to."""
+        """The value of a key that is kept; of an expression that names a key which is not written again, the number."""
         raw = find(self.document.values, leaf)
         names = _NODE.findall(raw) if isinstance(raw, str) else ()
         written_again = all(name in self._plain or self._is_kept(split(name)) for name in names)
