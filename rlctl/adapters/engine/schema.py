@@ -93,9 +93,10 @@ class Schema(Mapping[KeyPath, frozenset[str]]):
 
     def releases(self, path: KeyPath) -> frozenset[str] | None:
         """The releases that have the key at a generic path, or one that stands for it; None where none has."""
+        standing = next((self[item] for item in self._patterns.get(path[0], ()) if matches(item, path)), None)
         if path in self:
-            return self[path]
-        return next((self[item] for item in self._patterns.get(path[0], ()) if matches(item, path)), None)
+            return self[path] | (standing or frozenset())
+        return standing
 
     @cached_property
     def _sorted(self) -> list[str]:
@@ -130,7 +131,7 @@ class Schema(Mapping[KeyPath, frozenset[str]]):
         return frozenset().union(*(self.engines_of(split(key), release) for key in self._lines))
 
     def is_free(self, path: KeyPath, release: str, composition: Composition | None = None) -> bool:
-        """Whether a mapping above a key is empty in a release, so that users name what is in it.
+        """Whether users name what is in a mapping above a key: one that is empty in a release, or holds ``**``.
 
         Args:
             path: of the key.
@@ -138,7 +139,8 @@ class Schema(Mapping[KeyPath, frozenset[str]]):
             composition: the one that has the mapping; None for any.
         """
         above = (".".join(map(str, path[:length])) for length in range(1, len(path)))
-        spans = (span for key in above if key in self._lines for span in self._of(key) if span.default == {})
+        lines = [(key, name) for key in above for name in (key, f"{key}.**") if name in self._lines]
+        spans = (span for key, name in lines for span in self._of(name) if name != key or span.default == {})
         return any(
             release in span.releases and (composition is None or span.holds(release, composition)) for span in spans
         )
