@@ -61,16 +61,20 @@ def assumed(
 ) -> list[Finding]:
     """Which release was assumed and why, if another is known, and each older one whose defaults change training.
 
-    The older ones are reported up to the first that changes nothing.
+    The older ones are reported up to the first that changes nothing, and the newest of those that change the same.
     """
-    told: list[Finding] = []
+    changed: dict[tuple[tuple[str, str, str], ...], Finding] = {}
     for release in older:
         other = read(_as(taken, release)).loaded
         items = _training(other, loaded) if other is not None else []
         if not items:
             break
-        told.append(_finding(found, taken, release, items))
-    deciding = found.deciding(document, taken)
+        same = tuple((item.key, repr(item.first.value), repr(item.second.value)) for item in items)
+        changed.pop(same, None)
+        changed[same] = _finding(found, taken, release, items)
+    told = list(changed.values())
+    lacked = found.deciding(document, taken)
+    deciding = lacked or found.replaced(document, taken)
     if deciding is None and not told:
         return []
     name, release = framework(found.name), taken.version
@@ -78,7 +82,7 @@ def assumed(
         return [finding("release-assumed", Level.NOTE, framework=name, release=release), *told]
     newer = found.versions[found.versions.index(release) + 1]
     why = finding(
-        "release-assumed_key",
+        "release-assumed_key" if lacked else "release-assumed_word",
         Level.NOTE,
         dotted(deciding),
         document.at(deciding),

@@ -201,6 +201,10 @@ class Dialect:
         lacking = {*more} - {*mine}
         return next((path for path, _ in document.leaves() if path in lacking), None)
 
+    def replaced(self, document: Document, taken: Detection) -> KeyPath | None:
+        """The first leaf with a name or word that the next newer release replaced, and still takes; None if there is none."""
+        return None
+
     def has_section(self, name: str) -> bool:
         """Whether any of its kinds of file has this top-level key."""
         return any(name in table.tops for table in self.tables.values())

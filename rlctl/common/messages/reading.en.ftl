@@ -155,6 +155,8 @@ release-assumed = rlctl assumed { $framework } { $release }, the newest release 
     .about = No release is named with --from, so that the keys of the file decide.
 release-assumed_key = rlctl assumed { $framework } { $release }, because { $newer } does not have or does not read '{ $key }'
     .option = if it is for a newer release, name it: { $option }
+release-assumed_word = rlctl assumed { $framework } { $release }, because '{ $key }' is written as before { $newer }
+    .option = if it is for a newer release, name it: { $option }
 
 releases-differ = the keys also fit { $framework } { $release }, which has other defaults: { $differences }
     .about = The file fits two releases of its framework whose defaults differ.

@@ -146,6 +146,8 @@ release-assumed = rlctl 假定这是 { $framework } { $release }，即具有并�
     .about = --from 没有指定版本，因此由文件中的键决定。
 release-assumed_key = rlctl 假定这是 { $framework } { $release }，因为 { $newer } 没有或不读取 '{ $key }'
     .option = 如果它是为更新的版本写的，请指明：{ $option }
+release-assumed_word = rlctl 假定这是 { $framework } { $release }，因为 '{ $key }' 用的是 { $newer } 之前的写法
+    .option = 如果它是为更新的版本写的，请指明：{ $option }
 
 releases-differ = 这些键也符合 { $framework } { $release }，而它的默认值不同：{ $differences }
     .about = 文件同时符合同一框架的两个版本，而它们的默认值不同。
