@@ -4,8 +4,10 @@ python -m tests.upstream.make_schemas verl                 # downloads the packa
 python -m tests.upstream.make_schemas verl --cache FOLDER  # keeps them in FOLDER, or takes them from there
 python -m tests.upstream.make_schemas trinity              # asks the environments that make test-upstream installs
 ROLL=CHECKOUT python -m tests.upstream.make_schemas roll   # asks a checkout of ROLL at the commit of its version
-python -m tests.upstream.make_schemas --changes 0.8 0.9    # what verl 0.9 added, dropped and changed, by the files
-python -m tests.upstream.make_schemas --changes 0.9 PATH   # the same for a checkout of verl
+python -m tests.upstream.make_schemas verl --changes 0.8 0.9       # what verl 0.9 added, dropped and changed, by the files
+python -m tests.upstream.make_schemas verl --changes 0.9 CHECKOUT  # the same for a checkout of verl
+python -m tests.upstream.make_schemas trinity --changes 0.6 0.4.1  # for an environment, which need not be in the files yet
+python -m tests.upstream.make_schemas roll --changes 2026.8 CHECKOUT
 python -m tests.upstream.make_schemas --check              # whether the files are those that were last written
 """
 
@@ -23,7 +25,7 @@ from rlctl.adapters.engine.rules import ABSENT, version_of
 from rlctl.adapters.engine.schema import FOLDER, Composition, schema
 
 from . import verl_schemas
-from .frameworks import ROLL_COMMIT, framework, of_roll
+from .frameworks import ENVIRONMENTS, ROLL_COMMIT, Framework, framework, of_roll
 from .schema_lines import Place, lines
 
 DIGESTS = Path(__file__).with_name("schemas.txt")
@@ -48,7 +50,7 @@ def of_verl(cache: Path) -> tuple[Schemas, Releases]:
 
 HANDED_ON = "trainer.trainer_config."
 """Keys of verl, whose defaults Trinity-RFT replaces by its own settings."""
-TRINITY: Releases = {"0.5": ("0.5.2",), "0.6": ("0.6.0",)}
+TRINITY: Releases = {"0.4": ("0.4.1",), "0.5": ("0.5.2",), "0.6": ("0.6.0",)}
 """The releases of Trinity-RFT that are installed under ``make test-upstream``, by series."""
 
 
@@ -56,12 +58,15 @@ def of_trinity(cache: Path) -> tuple[Schemas, Releases]:
     """The schema of Trinity-RFT, and the releases that it is of; stages repeat the keys at the top."""
     found: dict[Place, list[Defaults]] = {}
     for series, releases in TRINITY.items():
-        keys = framework(f"trinity-{releases[-1]}", "drive_trinity.py").ask(keys=True)["keys"]
-        own = {key: default for key, default in keys.items() if not key.startswith("stages")}
-        found[series, Composition()] = [
-            {key: default[0] if default and not key.startswith(HANDED_ON) else ABSENT for key, default in own.items()}
-        ]
+        found[series, Composition()] = [_keys_of_trinity(releases[-1])]
     return {"run": found}, TRINITY
+
+
+def _keys_of_trinity(release: str) -> Defaults:
+    """The defaults of every key of a release that ``make`` installed, as ``0.4.1``."""
+    keys = framework(f"trinity-{release}", "drive_trinity.py").ask(keys=True)["keys"]
+    own = {key: default for key, default in keys.items() if not key.startswith("stages")}
+    return {key: default[0] if default and not key.startswith(HANDED_ON) else ABSENT for key, default in own.items()}
 
 
 ROLL: Releases = {"2026.8": (f"commit {ROLL_COMMIT[:8]}",)}
@@ -70,11 +75,16 @@ ROLL: Releases = {"2026.8": (f"commit {ROLL_COMMIT[:8]}",)}
 
 def of_checkout(cache: Path) -> tuple[Schemas, Releases]:
     """The schemas of ROLL's pipelines, from the checkout that ``ROLL`` names."""
-    keys = of_roll("drive_roll.py").ask(keys=True)["keys"]
-    made = {
+    made = _keys_of_roll(of_roll("drive_roll.py"))
+    return {kind: {("2026.8", Composition()): [defaults]} for kind, defaults in made.items()}, ROLL
+
+
+def _keys_of_roll(roll: Framework) -> dict[str, Defaults]:
+    """The defaults of every key of each pipeline."""
+    keys = roll.ask(keys=True)["keys"]
+    return {
         kind: {key: default[0] if default else ABSENT for key, default in own.items()} for kind, own in keys.items()
     }
-    return {kind: {("2026.8", Composition()): [defaults]} for kind, defaults in made.items()}, ROLL
 
 
 def texts(framework: str, cache: Path) -> dict[str, str]:
@@ -105,38 +115,56 @@ def digests() -> str:
     )
 
 
-def changes(before: str, after: str) -> Iterator[str]:
-    """A line for each key that verl added, dropped or gave another default, by kind of file and composition.
+def changes(framework: str, before: str, after: str) -> Iterator[str]:
+    """A line for each key that a framework added, dropped or gave another default, by kind of file and composition.
+
+    A section that only one of the two has is one line, without its keys.
 
     Args:
+        framework: as ``verl``.
         before: a series, as ``0.8``.
-        after: a series, or the folder of a checkout.
+        after: a series, the folder of a checkout, or a release of Trinity-RFT with an environment, as ``0.4.1``.
     """
-    old, new = _defaults_of(before), _defaults_of(after)
+    old, new = _defaults_of(framework, before), _defaults_of(framework, after)
     for place in sorted(old.keys() | new.keys()):
         name, were, are = " ".join(filter(None, place)), old.get(place, {}), new.get(place, {})
         for key in sorted(were.keys() | are.keys()):
-            if key not in were:
-                yield f"+ {name} {key} = {are[key]!r}"
-            elif key not in are:
+            above = key.rpartition(".")[0]
+            if key not in were and (above in were or above not in are):
+                yield f"+ {name} {key}" + ("" if are[key] is ABSENT else f" = {are[key]!r}")
+            elif key not in are and (above in are or above not in were):
                 yield f"- {name} {key}"
-            elif were[key] != are[key]:
+            elif key in were and key in are and were[key] != are[key]:
                 yield f"~ {name} {key}: {were[key]!r} -> {are[key]!r}"
 
 
-def _defaults_of(release: str) -> dict[tuple[str, str, str], Defaults]:
-    """The defaults of each kind of file, engine and trainer, by the schemas or by a checkout."""
+def _defaults_of(framework: str, release: str) -> dict[tuple[str, str, str], Defaults]:
+    """The defaults of each kind of file, engine and trainer: those of the files, or of a release that they may not have."""
+    if framework == "roll" and Path(release).is_dir():
+        made = _keys_of_roll(Framework("roll", "drive_roll.py", checkout=Path(release).resolve()))
+        return {(kind, "", ""): defaults for kind, defaults in made.items()}
     if Path(release).is_dir():
         found = verl_schemas.facts(Path(release) / "verl")
         return {(kind, made.engine, made.trainer): defaults for kind, made, defaults in found}
+    if (ENVIRONMENTS / f"{framework}-{release}").is_dir():
+        return {("run", "", ""): _keys_of_trinity(release)}
+    return _defaults_by_files(framework, release)
+
+
+def _defaults_by_files(framework: str, release: str) -> dict[tuple[str, str, str], Defaults]:
     of_release: dict[tuple[str, str, str], Defaults] = {}
-    for file in (FOLDER / "verl").glob("*.tsv"):
-        table = schema("verl", file.stem)
+    for file in (FOLDER / framework).glob("*.tsv"):
+        table = schema(framework, file.stem)
         for engine in sorted(table.engines(release)) or [""]:
             for trainer in ("", "fully_async", "one_step_off") if engine in ("fsdp", "megatron") else ("",):
                 made = Composition(engine, trainer)
                 own = {path: table.default(path, version_of(release), made) for path in table}
-                defaults = {".".join(map(str, path)): value for path, value in own.items() if value is not ABSENT}
+                known = {path for path in own if made == Composition() and release in table[path]}
+                defaults = {
+                    ".".join(map(str, path)): value
+                    for path, value in own.items()
+                    if value is not ABSENT or path in known
+                }
                 if defaults and (file.stem == "ppo" or not trainer):
                     of_release[file.stem, engine, trainer] = defaults
     return of_release
@@ -157,7 +185,7 @@ def main() -> int:
         )
         return not same
     if asked.changes:
-        print(*changes(*asked.changes), sep="\n")
+        print(*changes(asked.framework or "verl", *asked.changes), sep="\n")
         return 0
     if not asked.framework:
         parser.error("name a framework")
