@@ -203,6 +203,16 @@ CASES: list[tuple[str, dict[str, Any], str, Any]] = [
     ),
     # Steps of the explorer between synchronisations make a canonical step.
     ("0.6", {"synchronizer.sync_interval": 2, "synchronizer.explorer_sync_interval": 4}, "batch.prompts_per_step", 128),
+    # 0.4 has other names for styles and orders, room for two longest sequences, and no least learning rate.
+    ("0.4", {"synchronizer.sync_style": "dynamic_by_explorer"}, "weight_sync.style", "explorer_driven"),
+    ("0.4", {"trainer.max_token_len_per_gpu": 600}, "batch.micro_batch.size", 2048),
+    ("0.4", {}, "train.lr_scheduler.min_lr_ratio", 0.0),
+    ("0.5", {}, "train.lr_scheduler.min_lr_ratio", 0.01),
+    *(
+        (release, {f"buffer.explorer_input.taskset.{name}.selector_type": "random"}, "data.curriculum.order", "random")
+        for name, releases in (("task_selector", ("0.4", "0.5", "0.6")), ("data_selector", ("0.5", "0.6")))
+        for release in releases
+    ),
     # Megatron recomputes everything unless told otherwise.
     ("0.6", {"trainer.trainer_strategy": "megatron"}, "train.engine.recompute_granularity", "full"),
 ]
@@ -524,6 +534,38 @@ def test_the_release_is_told_by_what_only_one_of_them_reads() -> None:
     assert taken(**{f"{TRAINER}.actor.ppo_epochs": 2}) == "0.6"
     assert taken(**{"trainer.param_offload": True}) == "0.6"
     assert taken(**{f"{TRAINER}.trainer.critic_warmup": 5}) == "0.5"
+    assert taken(**{"synchronizer.sync_style": "trainer_driven"}) == "0.6"
+    assert taken(**{"synchronizer.sync_style": "Dynamic_by_trainer"}) == "0.4"
+    assert taken(**{"buffer.explorer_input.taskset.task_selector.seed": 1}) == "0.4"
+    assert taken(**{"buffer.explorer_input.taskset.task_selector.seed": 1, "trainer.param_offload": True}) == "0.6"
+
+
+def test_an_older_order_replaces_a_newer_one() -> None:
+    """Trinity-RFT 0.5 and 0.6, config_validator.py, ``_check_explorer_input``."""
+    taskset = "buffer.explorer_input.taskset"
+    keys = {f"{taskset}.task_selector.selector_type": "random", f"{taskset}.data_selector.selector_type": "shuffle"}
+    plain, report = read_with("0.6", **keys)
+    assert plain["data"]["curriculum"]["order"] == "random"
+    buckets = {entry.key: entry.bucket for entry in report.accounting}
+    assert buckets[f"{taskset}.data_selector.selector_type"] is Bucket.DEAD
+
+
+def test_a_release_is_written_in_its_own_words() -> None:
+    order = {"selector_type": "random", "seed": 7}
+    source = yaml.safe_load(yaml.safe_dump(PLAIN))
+    source["synchronizer"] = {"sync_style": "explorer_driven"}
+    source["buffer"]["explorer_input"]["taskset"]["data_selector"] = order
+
+    def written(release: str) -> dict[str, Any]:
+        made = convert(yaml.safe_dump(source), f"trinity@{release}", dialect="trinity@0.6", environment={})
+        values: dict[str, Any] = yaml.safe_load(made.text or "")
+        return values
+
+    older, newer = written("0.4"), written("0.5")
+    assert older["synchronizer"]["sync_style"] == "dynamic_by_explorer"
+    assert newer["synchronizer"]["sync_style"] == "explorer_driven"
+    assert older["buffer"]["explorer_input"]["taskset"]["task_selector"] == order
+    assert newer["buffer"]["explorer_input"]["taskset"]["data_selector"] == order
 
 
 def test_roles_straight_under_trainer_config_are_read_as_0_6_does_and_told_as_written() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.metadata
+import importlib.util
 import inspect
 import json
 import logging
@@ -23,11 +24,14 @@ from typing import Any
 import dataclass_keys
 import effective_trinity
 import formulas
+import older_names
 import workers_trinity
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 TICKS = (0, 1, 2, 5, 10, 20, 50, 100)
 """Trainer steps at which the learning rate is told."""
+STYLES = {f"dynamic_by_{side}": f"{side}_driven" for side in ("trainer", "explorer")}
+"""What later releases call the styles of 0.4."""
 
 
 def attributes(made: Any) -> dict[str, Any]:
@@ -145,7 +149,7 @@ def engine(config: Any) -> dict[str, Any]:
     }
     if megatron:
         names = ("tensor", "pipeline", "context")
-        found["parallel"] = {name: block[f"{name}_model_parallel_size"] for name in names[:2]}
+        found["parallel"] = {name: getattr(block, f"{name}_model_parallel_size") for name in names[:2]}
         found["parallel"]["context"] = block.context_parallel_size
     else:
         found["sequence_parallel"], found["fsdp_size"] = actor.ulysses_sequence_parallel_size, block.fsdp_size
@@ -185,7 +189,7 @@ def effective(config: Any) -> dict[str, Any]:
         "train_steps": trainer.total_steps,
         "sync_interval": synchronizer.sync_interval,
         "sync_offset": synchronizer.sync_offset,
-        "sync_style": dataclass_keys.plain(synchronizer.sync_style),
+        "sync_style": STYLES.get(dataclass_keys.plain(synchronizer.sync_style), synchronizer.sync_style.value),
         "sync_method": dataclass_keys.plain(synchronizer.sync_method),
         "sync_timeout": synchronizer.sync_timeout,
         "save_interval": trainer.save_interval,
@@ -213,6 +217,19 @@ def numbers(config: Any, rows: int) -> dict[str, Any]:
     return effective_trinity.numbers(config, effective(config), rows, lambda ticks: rates(config, ticks))
 
 
+def checked(config: Any) -> Any:
+    """The config after Trinity's checks, with names that 0.4 lacks: the order of a task set, and the GPUs of each side."""
+    config = config.check_and_update()
+    if hasattr(config.cluster, "trainer_gpu_num"):
+        return config
+    for taskset in config.buffer.explorer_input.tasksets:
+        taskset.data_selector = taskset.task_selector
+    engine, trainer = config.explorer.rollout_model, getattr(config.trainer.trainer_config, "trainer", None)
+    config.cluster.rollout_gpu_num = engine.tensor_parallel_size * engine.engine_num if config.mode != "train" else 0
+    config.cluster.trainer_gpu_num = trainer.nnodes * trainer.n_gpus_per_node if trainer else 0
+    return config
+
+
 def told(text: str, *, rows: int = 0) -> dict[str, Any]:
     """What Trinity makes of one text; one with stages is told stage by stage."""
     from trinity.common.config import load_config
@@ -224,7 +241,7 @@ def told(text: str, *, rows: int = 0) -> dict[str, Any]:
         try:
             whole = load_config(str(path))
             whole.checkpoint_root_dir = folder
-            parts = [one.check_and_update() for one in (list(whole) if whole.stages else [whole])]
+            parts = [checked(one) for one in (list(whole) if whole.stages else [whole])]
             if rows:
                 found = [numbers(one, rows) for one in parts]
                 return {
@@ -279,13 +296,15 @@ def _arguments() -> dict[str, set[str]]:
     return found
 
 
+ENGINE_CONFIGS = ("trinity.common.verl_config", "trinity.trainer.verl.verl_config")
+"""Where releases before 0.6 have the dataclass of ``trainer_config``, oldest first."""
+
+
 def _engine_keys(prefix: str) -> dataclass_keys.Keys:
-    try:
-        from trinity.trainer.verl.verl_config import veRLConfig
-    except ImportError:
-        yield from ((name, []) for name in _new_engine_keys(prefix))
-    else:
-        yield from dataclass_keys.keys(veRLConfig, prefix, ())
+    for module in filter(importlib.util.find_spec, ENGINE_CONFIGS):
+        yield from dataclass_keys.keys(importlib.import_module(module).veRLConfig, prefix, ())
+        return
+    yield from ((name, []) for name in _new_engine_keys(prefix))
 
 
 def _new_engine_keys(prefix: str) -> typing.Iterator[str]:
@@ -332,6 +351,7 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     with contextlib.redirect_stdout(sys.stderr):
         alone()
+        older_names.restore()
         for line in sys.stdin:
             question = json.loads(line)
             answer = {"keys": keys()} if question.get("keys") else told(question["text"], rows=question.get("rows", 0))

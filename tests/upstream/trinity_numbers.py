@@ -254,9 +254,10 @@ def _engine(config: Config, told: dict[str, Any], engine: dict[str, Any]) -> Ite
     yield "micro-batches by", batch.micro_batch.unit, "tokens" if engine["dynamic"] else "responses"
     if engine["dynamic"]:
         share = arithmetic.devices_per_sequence(train.engine)
-        own, longest = batch.micro_batch.size // share, -(-told["lengths"][2] // share)
-        raised = own < longest and engine["tokens"] == longest  # 0.5 takes no less than the longest sequence
-        yield "tokens of a replica", longest if raised else own, engine["tokens"]
+        own = batch.micro_batch.size // share
+        least = [-(-count * told["lengths"][2] // share) for count in (1, 2)]  # what 0.5 and 0.4 raise it to
+        raised = engine["tokens"] in least and own < engine["tokens"]
+        yield "tokens of a replica", engine["tokens"] if raised else own, engine["tokens"]
     elif config.algorithm.objective.choice != "dpo":
         yield "micro-batch", batch.micro_batch.size, engine["micro_batch"]
     offload = {"none": [False, False], "parameters": [True, False], "optimizer": [False, True], "both": [True, True]}

@@ -74,7 +74,7 @@ def _shape(config: Any) -> tuple[Any, int]:
     if not str(actor.strategy).startswith("megatron"):
         return actor, actor.ulysses_sequence_parallel_size
     sizes = (f"{name}_parallel_size" for name in ("tensor_model", "pipeline_model", "context"))
-    return actor, math.prod(actor.megatron[size] for size in sizes)
+    return actor, math.prod(getattr(actor.megatron, size) for size in sizes)
 
 
 def _row(form: Any) -> dict[str, Any]:

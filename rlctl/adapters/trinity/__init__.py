@@ -1,4 +1,4 @@
-"""Trinity-RFT: one YAML file, with stages or without; releases 0.5 and 0.6."""
+"""Trinity-RFT: one YAML file, with stages or without; releases 0.4 to 0.6."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Type:
 TYPES = {
     "ppo": Type("ppo", in_trainer=True),
     "grpo": Type("grpo"),
-    "grpo_verl": Type("grpo", in_trainer=True),
+    "grpo_verl": Type("grpo", in_trainer=True, since="0.5"),
     "dapo": Type("grpo", kl="none", since="0.6"),
     "reinforceplusplus": Type("reinforceplusplus", in_trainer=True),
     "rloo": Type("rloo", in_trainer=True),
@@ -68,7 +68,7 @@ TYPES = {
     "multi_step_grpo": Type("step_wise_grpo"),
     "gigpo": Type("gigpo", since="0.6"),
     "on_policy_distill": Type("on_policy_distill", "ppo", "none", "none", in_trainer=True),
-    "jsd": Type("jsd", "ppo", "none", "none", in_trainer=True),
+    "jsd": Type("jsd", "ppo", "none", "none", in_trainer=True, since="0.5"),
     "raft": Type("", "sft", "none", "none"),
     "sft": Type("", "sft", "none", "none"),
     "cpt": Type("", "sft", "none", "none", since="0.6"),
@@ -125,7 +125,7 @@ def chosen_type(view: Writing) -> str:
     advantage, loss = algorithm.advantage.choice, algorithm.policy_loss.choice
     if loss in TYPE_OF_LOSS and advantage in ("grpo", "reinforce"):
         return TYPE_OF_LOSS[loss]
-    if advantage == "grpo" and algorithm.kl_in_reward is not None:
+    if advantage == "grpo" and algorithm.kl_in_reward is not None and _has_type(view, "grpo_verl"):
         return "grpo_verl"
     kind = _own_kind(algorithm.advantage)
     by_kind = next((name for name, item in TYPES.items() if kind and item.advantage == kind), "grpo")
@@ -306,6 +306,8 @@ def _write_advantage(view: Writing) -> Iterator[Out]:
     plugin = advantage["type"].startswith("trinity.")
     if further:
         name = bare_name(advantage["type"])
+    if name in PATCHED and view.version < (0, 5):
+        name = None
     if name is not None and not _has_type(view, TYPE_OF_ADVANTAGE.get(advantage["type"], "grpo")):
         name = None
     known = any(item.advantage == name for item in TYPES.values()) or name in EXTRA or plugin
@@ -329,6 +331,7 @@ def _write_advantage(view: Writing) -> Iterator[Out]:
 
 
 PATCHED = ("clipb", "clipv")
+"""Advantages since 0.5 that need a patched trainer."""
 EXTRA = (*PATCHED, "duplicate_grpo", "step_wise_grpo", "grpo_grouped")
 
 

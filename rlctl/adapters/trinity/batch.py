@@ -628,7 +628,7 @@ class WholeSeconds(Calculation):
 
 
 class Style(Partly):
-    """Who decides when to synchronise, in small letters or capitals; older names are read too."""
+    """Which side decides when to sync, in small letters or capitals; 0.4 has other names, which later releases read too."""
 
     def read(self, value: Any, view: Reading) -> Any:
         return super().read(str(value).lower(), view)
@@ -636,7 +636,7 @@ class Style(Partly):
     def write(self, value: Any, view: Writing) -> Any:
         if value == "fully_async" and view.version < (0, 6):
             raise InexpressibleError("Trinity is fully asynchronous since 0.6; fixed is its default")
-        return value
+        return super().write(value, view) if view.version < (0, 5) else value
 
 
 STYLES = Style({"dynamic_by_trainer": "trainer_driven", "dynamic_by_explorer": "explorer_driven"})

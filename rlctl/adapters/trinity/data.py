@@ -194,7 +194,7 @@ def _read_train(view: Reading) -> Iterator[Flow]:
         yield from read_agent_of(view, to, this, place)
         if index:
             continue
-        yield from experiences.read_order(inside)
+        yield from experiences.read_task_order(inside)
     if len(tasksets(view)) > 1:
         yield Flow(("data", "mixing"), "weighted", ())
 
@@ -237,7 +237,7 @@ def _write_train(view: Writing) -> Iterator[Out]:
     for index, source in enumerate(sources):
         root = view.path(f"{E}.taskset") if single else (*view.path(f"{E}.tasksets"), index)
         yield from _write_source(view, root, ("data", "train", index), source)
-        yield from experiences.write_order(view, root)
+        yield from experiences.write_task_order(view, root)
     if len(sources) > 1 and view.get("data.mixing") == "weighted_exact":
         yield Inexpressible(
             (view.to("data.mixing"),), "Trinity cannot fix how many prompts of a batch come from each task set"
@@ -451,11 +451,8 @@ TASKSET_KEYS: tuple[tuple[str, Any], ...] = (
     ("rollout_args.top_k", -1),
     ("rollout_args.max_tokens", None),
     ("rollout_args.logprobs", None),
-    ("data_selector.selector_type", "sequential"),
-    ("data_selector.seed", 42),
-    ("data_selector.feature_keys", []),
-    ("data_selector.kwargs", {}),
-    ("data_selector.kwargs.**", ABSENT),
+    *experiences.selector_keys(experiences.SELECTOR),
+    *experiences.selector_keys(experiences.OLD_SELECTOR),
     ("format.reward_fn_key", ""),
     ("format.system_prompt", None),
     ("format.system_prompt_key", None),
@@ -498,7 +495,7 @@ def meanings(root: str, kind: str) -> dict[str, str | tuple[str, ...]]:
     if kind == "train":
         return (
             found
-            | experiences.order_meanings(root)
+            | experiences.order_meanings(root, experiences.SELECTOR, experiences.OLD_SELECTOR)
             | {f"{root}.rollout_args.{key}": f"{to}.sampling" for key in ("temperature", "top_p", "top_k")}
         )
     sampled = {f"{root}.rollout_args.{key}": f"{to}.evaluation_sampling.{field}" for key, field in SAMPLED.items()}

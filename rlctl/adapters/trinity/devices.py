@@ -123,6 +123,8 @@ def _write_devices(view: Writing) -> Iterator[Out]:
         return
     if total == 1:
         yield Flow(view.path(f"{ROLL}.engine_num"), 1, layout)
+        if view.version < (0, 5) and config.run.mode == "full":
+            yield Inexpressible(layout, "before 0.5, Trinity needs separate GPUs for rollout and training: add one")
         return
     own = arithmetic.exploring_devices(config)
     beside = sum(
@@ -262,9 +264,10 @@ def _refused(left: int, each: int) -> bool:
 
 
 def _uneven(view: Writing, left: int) -> bool:
-    """Whether the trainer's devices are no whole number of data-parallel ranks, or the ranks do not divide a train batch."""
+    """Whether the trainer's devices are no whole number of data-parallel ranks, or these (0.4: devices) do not divide a batch."""
     share, batch = arithmetic.devices_per_replica(view.config.train.engine), geometry(view)[1]
-    return left < share or left % share != 0 or batch % (left // share) != 0
+    parts = left // share if view.version >= (0, 5) else left
+    return left < share or left % share != 0 or batch % parts != 0
 
 
 def engine_shape(view: Writing) -> tuple[int, int]:

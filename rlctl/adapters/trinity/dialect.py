@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -36,6 +36,8 @@ from rlctl.adapters.trinity import (
     task_pipeline,
     train,
 )
+from rlctl.adapters.trinity.batch import STYLES
+from rlctl.adapters.trinity.experiences import OLD_SELECTOR
 from rlctl.adapters.trinity.keys import REPLACED
 from rlctl.adapters.trinity.memory import memory_terms
 from rlctl.adapters.trinity.ranks import RANKS
@@ -50,6 +52,8 @@ BLOCKS = ("mode", "algorithm", "buffer", "data_processor", "explorer", "trainer"
 """What a stage may hold; each replaces the whole block of the base."""
 CLIP: KeyPath = ("trainer", "grad_clip")
 """Decides in 0.5; 0.6 has it too, and clips by another key. Its default tells nothing."""
+OLD = "0.4"
+"""The release whose examples have names that 0.5 replaced: those of 0.5.2 have none of them."""
 RULES = joined(
     algorithm.RULES,
     losses.LOSS,
@@ -75,16 +79,20 @@ class Trinity(Dialect):
     """Trinity-RFT, whose users write one YAML file, with stages or without."""
 
     def detect(self, document: Document, *, version: str = "", kind: str = "") -> Detection:
-        """As any dialect, with the keys of stages counted as those of the base; flat roles and a clip tell the release."""
-        if not version.startswith("0.5"):
+        """As any dialect, with the keys of stages counted as the base's; flat roles, old names and a clip tell the release."""
+        if not version or version_of(version) >= (0, 6):
             document, moves = layout.wrapped(document)
             version = version or ("0.6" if moves else "")
         document = _flattened(document)
         taken = super().detect(document, version=version, kind=kind)
-        if version or find(document.values, CLIP) in (ABSENT, None, 1.0):
+        shown = "" if version else _shown_release(document)
+        if not shown:
             return taken
-        older = super().detect(document, version="0.5", kind=kind)
+        older = super().detect(document, version=shown, kind=kind)
         return older if older.unknown <= taken.unknown else taken
+
+    def replaced(self, document: Document, taken: Detection) -> KeyPath | None:
+        return next(_old_names(document), None) if taken.version == OLD else None
 
     def read(
         self,
@@ -96,17 +104,18 @@ class Trinity(Dialect):
         restored: Mapping[str, Mapping[str, Any]],
     ) -> Read:
         """Read a file; one with stages becomes a config with stages, each with its blocks replaced whole."""
-        document, moves = layout.wrapped(document) if taken.version != "0.5" else (document, {})
+        document, moves = layout.wrapped(document) if version_of(taken.version) >= (0, 6) else (document, {})
         whole = super().read
 
         def one(part: Document, kept: Mapping[str, Mapping[str, Any]]) -> Read:
             read = whole(part, taken, environment=environment, options=options, restored=kept)
             if read.config is not None:
-                found = advice.on_read(read.config, part.values, version_of(taken.version))
-                if taken.version == "0.5" and read.config.run.mode in ("full", "train_only"):
+                version = version_of(taken.version)
+                found = advice.on_read(read.config, part.values, version)
+                if version < (0, 6) and read.config.run.mode in ("full", "train_only"):
                     table = self.tables[taken.kind]
                     optimizer = {
-                        name: table.default_at(split(f"{advice.OPTIMIZER}.{name}"), (0, 5))
+                        name: table.default_at(split(f"{advice.OPTIMIZER}.{name}"), version)
                         for name in REPLACED.values()
                     }
                     found += advice.on_optimizer(part.values, optimizer)
@@ -265,6 +274,21 @@ def _stage_key(document: Document, index: int, key: KeyPath) -> KeyPath:
     return ("stages", index, *key) if inside else key
 
 
+def _shown_release(document: Document) -> str:
+    """The release that a file shows although newer ones take its keys; empty if it shows none."""
+    if next(_old_names(document), None) is not None:
+        return OLD
+    return "" if find(document.values, CLIP) in (ABSENT, None, 1.0) else "0.5"
+
+
+def _old_names(document: Document) -> Iterator[KeyPath]:
+    """The places of names and words that 0.5 replaced and still takes."""
+    for path, value in document.leaves():
+        old_style = path[-2:] == ("synchronizer", "sync_style") and str(value).lower() in STYLES.names
+        if old_style or OLD_SELECTOR in path:
+            yield path
+
+
 def _flattened(document: Document) -> Document:
     """The document with the keys of stages beside those of the base, to count what is known."""
     stages = document.values.get("stages")
@@ -280,7 +304,7 @@ def _flattened(document: Document) -> Document:
 
 TRINITY = Trinity(
     "trinity",
-    ("0.5", "0.6"),
+    ("0.4", "0.5", "0.6"),
     {"run": Table(RULES, notes.NOTES, schema("trinity", "run"), typed=True)},
     (
         "mode",

@@ -21,7 +21,7 @@ def _starts_engines(values: Values) -> bool:
 
 
 ROWS: tuple[Requirement, ...] = (
-    split_row(TENSOR, "model.model_path", lambda v: v.number(TENSOR), _starts_engines, VLLM, since="0.5"),
+    split_row(TENSOR, "model.model_path", lambda v: v.number(TENSOR), _starts_engines, VLLM, since="0.4"),
     split_row(
         SEQUENCE,
         "model.model_path",
@@ -32,5 +32,5 @@ ROWS: tuple[Requirement, ...] = (
         PATCH,
         since="0.5",
     ),
-    memory_share_row(f"{ENGINE}.gpu_memory_utilization", _starts_engines, since="0.5"),
+    memory_share_row(f"{ENGINE}.gpu_memory_utilization", _starts_engines, since="0.4"),
 )

@@ -17,8 +17,11 @@ from rlctl.adapters.engine.rules import (
     Writing,
 )
 from rlctl.common.messages.reasons import said
+from rlctl.documents.paths import KeyPath
 
 B = "buffer.trainer_input.experience_buffer"
+SELECTOR, OLD_SELECTOR = "data_selector", "task_selector"
+"""Sections that name the order of the rows of a data set; 0.4 has the older one only, for task sets."""
 STORAGE = {"file": "auto", "sql": "sql"}
 
 ORDERS = {
@@ -98,20 +101,27 @@ def read(view: Reading) -> Iterator[Flow]:
     yield from read_order(inside)
 
 
-def read_order(view: Reading) -> Iterator[Flow]:
-    """The order in which rows are drawn, with keys counted from what is drawn from."""
-    to, selector = ("data", "curriculum"), view.get("data_selector.selector_type", "sequential")
+def read_order(view: Reading, section: str = SELECTOR) -> Iterator[Flow]:
+    """The order of the training rows, with keys counted from the data set whose ``section`` names it."""
+    to, selector = ("data", "curriculum"), view.get(f"{section}.selector_type", "sequential")
     if str(selector) not in ORDERS:
         names = ", ".join(ORDERS)
         raise BadValueError(said("is {raw!r}; expected one of {names}", raw=selector, names=names))
-    yield Flow((*to, "order"), ORDERS[str(selector)], (view.path("data_selector.selector_type"),))
-    keys = view.path("data_selector.feature_keys")
-    yield Flow((*to, "keys"), view.get("data_selector.feature_keys", []), (keys,))
-    args = view.get("data_selector.kwargs", None)
+    yield Flow((*to, "order"), ORDERS[str(selector)], (view.path(f"{section}.selector_type"),))
+    yield Flow((*to, "keys"), view.get(f"{section}.feature_keys", []), (view.path(f"{section}.feature_keys"),))
+    args = view.get(f"{section}.kwargs", None)
     if isinstance(args, Mapping):
-        yield Flow((*to, "args"), dict(args), (view.path("data_selector.kwargs"),))
-    if view.written("data_selector.seed"):
-        yield Flow(("data", "seed"), view.get("data_selector.seed"), (view.path("data_selector.seed"),), same=True)
+        yield Flow((*to, "args"), dict(args), (view.path(f"{section}.kwargs"),))
+    if view.written(f"{section}.seed"):
+        yield Flow(("data", "seed"), view.get(f"{section}.seed"), (view.path(f"{section}.seed"),), same=True)
+
+
+def read_task_order(view: Reading) -> Iterator[Flow]:
+    """The order of a task set: ``task_selector`` decides in 0.4, and later replaces ``data_selector`` if it is set."""
+    older = view.version < (0, 5) or view.written(OLD_SELECTOR)
+    yield from read_order(view, OLD_SELECTOR if older else SELECTOR)
+    if older and view.written(SELECTOR):
+        yield Flow((), None, (view.path(SELECTOR),), "dead", "task_selector decides")
 
 
 def write(view: Writing, source: Mapping[str, Any], objective: str) -> Iterator[Out]:
@@ -164,7 +174,7 @@ def write(view: Writing, source: Mapping[str, Any], objective: str) -> Iterator[
     for key in ("tools_key", "system_prompt", "system_prompt_key"):
         if source[key] is not None:
             yield Flow((*form, key), source[key], used(key), same=True)
-    yield from write_order(view, root)
+    yield from write_order(view, (*root, SELECTOR))
     for field in ("max_samples", "image_key", "video_key", "audio_key"):
         neutral = {"image_key": "images", "video_key": "videos", "audio_key": "audios"}.get(field)
         if source[field] not in (None, neutral):
@@ -173,32 +183,32 @@ def write(view: Writing, source: Mapping[str, Any], objective: str) -> Iterator[
         yield Flow((), None, used(field))
 
 
-def write_order(view: Writing, root: Any) -> Iterator[Out]:
-    """The order of training prompts, which belongs to their set."""
+def write_task_order(view: Writing, root: Any) -> Iterator[Out]:
+    """The order of the training prompts of a task set."""
+    yield from write_order(view, (*root, OLD_SELECTOR if view.version < (0, 5) else SELECTOR))
+
+
+def write_order(view: Writing, section: KeyPath) -> Iterator[Out]:
+    """The order of training rows, in the section of their data set that names it."""
     order = view.get("data.curriculum.order")
     name = next(name for name, choice in ORDERS.items() if choice == order)
-    yield Flow(
-        (*root, "data_selector", "selector_type"),
-        name,
-        (view.to("data.curriculum.order"),),
-        always=order != "sequential",
-    )
-    if view.get("data.curriculum.keys"):
-        yield Flow(
-            (*root, "data_selector", "feature_keys"),
-            view.get("data.curriculum.keys"),
-            (view.to("data.curriculum.keys"),),
-            same=True,
-        )
-    if view.get("data.curriculum.args"):
-        yield Flow(
-            (*root, "data_selector", "kwargs"),
-            view.get("data.curriculum.args"),
-            (view.to("data.curriculum.args"),),
-            same=True,
-        )
+    yield Flow((*section, "selector_type"), name, (view.to("data.curriculum.order"),), always=order != "sequential")
+    for key, to in (("feature_keys", "data.curriculum.keys"), ("kwargs", "data.curriculum.args")):
+        if view.get(to):
+            yield Flow((*section, key), view.get(to), (view.to(to),), same=True)
     if view.get("data.seed") is not None:
-        yield Flow((*root, "data_selector", "seed"), view.get("data.seed"), (view.to("data.seed"),), same=True)
+        yield Flow((*section, "seed"), view.get("data.seed"), (view.to("data.seed"),), same=True)
+
+
+def selector_keys(section: str) -> tuple[tuple[str, Any], ...]:
+    """The keys of a selector of rows, with their defaults."""
+    return (
+        (f"{section}.selector_type", "sequential"),
+        (f"{section}.seed", 42),
+        (f"{section}.feature_keys", []),
+        (f"{section}.kwargs", {}),
+        (f"{section}.kwargs.**", ABSENT),
+    )
 
 
 KEYS = tuple(
@@ -216,16 +226,12 @@ KEYS = tuple(
         ("format.chat_template", None),
         ("split", "train"),
         ("subset_name", None),
-        ("data_selector.selector_type", "sequential"),
-        ("data_selector.seed", 42),
-        ("data_selector.feature_keys", []),
-        ("data_selector.kwargs", {}),
-        ("data_selector.kwargs.**", ABSENT),
+        *selector_keys(SELECTOR),
     )
 )
 
 
-def order_meanings(root: str) -> dict[str, str | tuple[str, ...]]:
+def order_meanings(root: str, *sections: str) -> dict[str, str | tuple[str, ...]]:
     """The canonical keys that the keys of a selector of rows fill."""
     names = {
         "selector_type": "curriculum.order",
@@ -233,7 +239,7 @@ def order_meanings(root: str) -> dict[str, str | tuple[str, ...]]:
         "kwargs": "curriculum.args",
         "seed": "seed",
     }
-    return {f"{root}.data_selector.{key}": f"data.{name}" for key, name in names.items()}
+    return {f"{root}.{section}.{key}": f"data.{name}" for section in sections for key, name in names.items()}
 
 
 MEANINGS: dict[str, str | tuple[str, ...]] = {
@@ -243,6 +249,6 @@ MEANINGS: dict[str, str | tuple[str, ...]] = {
     f"{B}.format.chat_template": "model.chat_template",
     f"{B}.split": "data.train[].split",
     f"{B}.subset_name": "data.train[].subset",
-    **order_meanings(B),
+    **order_meanings(B, SELECTOR),
 }
 """The canonical keys that each key fills."""

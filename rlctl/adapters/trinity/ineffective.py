@@ -62,7 +62,7 @@ def _repeated(name: str, actual: Callable[[Values], int], told: str) -> Requirem
         MIXED_LOSS,
         said("set {key} to {{actual}}", key=key),
         numbers={"actual": actual},
-        since="0.5",
+        since="0.4",
     )
 
 
@@ -77,7 +77,7 @@ def _switches() -> Iterator[Requirement]:
             said("{key} is {{{key}}}, but {switch} is 'none': {what}", key=key, switch=switch, what=what),
             "trinity/algorithm/kl_fn/kl_fn.py, DummyKLFn",
             said("set {switch} to k2, or remove {key}", switch=switch, key=key),
-            since="0.5",
+            since="0.4",
         )
 
 
@@ -90,6 +90,6 @@ ROWS: tuple[Requirement, ...] = (
         "mode is train, so no explorer runs, and buffer.explorer_input.eval_tasksets are never evaluated",
         "trinity/cli/launcher.py, run_stage",
         "set mode to both, or run a second process with mode bench",
-        since="0.5",
+        since="0.4",
     ),
 )

@@ -13,6 +13,7 @@ from rlctl.adapters.engine.rules import (
     Provenance,
     Reading,
     Rule,
+    Version,
     VersionedDefault,
     Writing,
 )
@@ -56,8 +57,13 @@ def _read_micro(view: Reading) -> Iterator[Flow]:
     yield Flow((), None, (tokens,), "dead", "use_dynamic_bsz is false")
 
 
+def _least_sequences(version: Version) -> int:
+    """How many longest sequences Trinity makes room for, whatever the file says: two in 0.4, one in 0.5, and none since."""
+    return 2 if version < (0, 5) else int(version < (0, 6))
+
+
 def _read_tokens(view: Reading, key: str) -> Iterator[Flow]:
-    """Tokens of a GPU times the GPUs that share a sequence; Trinity 0.5 raises them to the longest sequence."""
+    """Tokens of a GPU times the GPUs that share a sequence, which releases before 0.6 raise to a least number."""
     (share, _), to, used = _share(view), view.to("batch.micro_batch.size"), (view.path(key),)
     limit = view.get(key)
     total, prompt, response = lengths(view)
@@ -66,15 +72,12 @@ def _read_tokens(view: Reading, key: str) -> Iterator[Flow]:
         if isinstance(longest, int):
             yield Flow(to, 2 * longest, used, "derived", "twice the longest sequence, as Trinity sets it")
         return
-    if isinstance(longest, int) and limit * share < longest and view.version < (0, 6):
-        whole = -(-longest // share) * share
-        yield Flow(
-            to,
-            whole,
-            used,
-            "derived",
-            said("raised to the longest sequence, {longest} tokens, as in Trinity", longest=longest),
+    least = longest * _least_sequences(view.version) if isinstance(longest, int) else 0
+    if limit * share < least:
+        note = said(
+            "raised to {least} tokens, as in Trinity, for a longest sequence of {longest}", least=least, longest=longest
         )
+        yield Flow(to, -(-least // share) * share, used, "derived", note)
         return
     note = said("{limit} tokens per GPU x {share}", limit=limit, share=share) if share > 1 else ""
     yield Flow(to, limit * share, used, "derived" if note else "mapped", note, same=not note)
@@ -92,10 +95,11 @@ def _write_micro(view: Writing) -> Iterator[Out]:
     tokens, note = max(1, micro["size"] // share), ""
     config = view.config
     longest = config.model.max_context_tokens or config.data.max_prompt_tokens + config.rollout.max_response_tokens
-    if view.version < (0, 6) and tokens * share < longest:
-        tokens, note = (
-            -(-longest // share),
-            said("Trinity raises it to the longest sequence of {longest} tokens", longest=longest),
+    least = longest * _least_sequences(view.version)
+    if tokens * share < least:
+        tokens = -(-least // share)
+        note = said(
+            "Trinity raises it to {least} tokens, for a longest sequence of {longest}", least=least, longest=longest
         )
     elif share > 1:
         note = said("{size} tokens per replica / {share} GPUs", size=micro["size"], share=share)

@@ -64,7 +64,8 @@ def _write_mode(view: Writing) -> Iterator[Out]:
         return
     names = {"full": "both", "rollout_only": "explore", "train_only": "train", "evaluate_only": "bench"}
     mode = names[config.run.mode]
-    if mode == "both" and config.placement.layout == "colocated" and arithmetic.devices(config) == 1:
+    shared = config.placement.layout == "colocated" and arithmetic.devices(config) == 1
+    if mode == "both" and shared and view.version >= (0, 5):
         mode = "colocate"
     yield Flow(view.path("mode"), mode, used, always=mode != "both")
 

@@ -127,8 +127,8 @@ NOTES: tuple[Noted, ...] = (
         "deprecated; Trinity refuses or ignores it",
         "trainer.trainer_config_path",
         "explorer.runner_num",
-        "*.*.*.task_selector.**",
     ),
+    *dead("Trinity orders only the task sets of training", "*.*.*.task_selector", "*.*.*.task_selector.**"),
     *misleading("Trinity never computes it", "data_processor.task_pipeline.priority_weights.diversity"),
     *dead("Trinity sets it itself", "checkpoint_job_dir", "monitor.cache_dir", "log.save_dir", "cluster.total_gpu_num"),
     *dead(

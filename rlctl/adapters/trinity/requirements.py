@@ -6,6 +6,7 @@ from functools import partial
 
 from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
 from rlctl.adapters.trinity import argument_limits, engine_limits, ineffective, input_limits, user_limits
+from rlctl.adapters.trinity.batch import STYLES
 from rlctl.adapters.trinity.keys import MODES
 from rlctl.adapters.trinity.requirement_values import (
     ENGINE,
@@ -71,12 +72,25 @@ READERS = {
 
 
 WORKERS = "verl/workers/engine_workers.py, TrainingWorker.train_mini_batch"
+IN_CONFIG = {"0.4": "trinity/common/config.py, Config.check_and_update"}
+"""Where 0.4 checks what later releases have validators for."""
 CHECKED_BY_05 = {"0.5": "trinity/trainer/verl/verl_config.py, veRLConfig._check_parallel_config"}
 
 
 def _has_source(values: Values) -> bool:
     written = values["buffer.explorer_input.taskset"] or values["buffer.explorer_input.tasksets"]
     return bool(written) or bool(values["buffer.explorer_input.taskset.path"])
+
+
+def _styles(values: Values) -> str:
+    """The styles other than fixed, as the release calls them."""
+    pairs = STYLES.names.items()
+    return " or ".join(old if values.view.version < (0, 5) else new for old, new in pairs)
+
+
+def _checked_devices(values: Values) -> int:
+    """The trainer's GPUs, which 0.4 takes for those of a bench run too."""
+    return cluster_devices(values) if values["mode"] == "bench" else trainer_devices(values)
 
 
 def _single_files(values: Values, key: str) -> list[str]:
@@ -101,7 +115,6 @@ ROWS: tuple[Requirement, ...] = (
         "verl/utils/seqlen_balancing.py, rearrange_micro_batches",
         "raise trainer.max_token_len_per_gpu, or lower model.max_model_len",
         numbers={"split": split_over, "longest": longest},
-        since="0.5",
         level=Level.WARNING,
     ),
     Requirement(
@@ -111,6 +124,7 @@ ROWS: tuple[Requirement, ...] = (
         f"{VALIDATOR}GlobalConfigValidator",
         "set it to one of these",
         since="0.5",
+        older=IN_CONFIG,
     ),
     Requirement(
         "algorithm.algorithm_type",
@@ -125,7 +139,7 @@ ROWS: tuple[Requirement, ...] = (
         "algorithm.algorithm_type {algorithm.algorithm_type} does not support mode {mode}",
         "trinity/algorithm/algorithm.py, check_config",
         "set mode to train",
-        since="0.5",
+        since="0.4",
     ),
     Requirement(
         "buffer.trainer_input.experience_buffer.path",
@@ -137,7 +151,7 @@ ROWS: tuple[Requirement, ...] = (
         "algorithm.algorithm_type {algorithm.algorithm_type} needs buffer.trainer_input.experience_buffer.path",
         "trinity/algorithm/algorithm.py, check_config",
         "set it to the training data",
-        since="0.5",
+        since="0.4",
     ),
     Requirement(
         "buffer.train_batch_size",
@@ -149,6 +163,7 @@ ROWS: tuple[Requirement, ...] = (
         f"{VALIDATOR}BufferConfigValidator",
         "set buffer.train_batch_size",
         since="0.5",
+        older=IN_CONFIG,
     ),
     Requirement(
         "model.max_model_len",
@@ -159,6 +174,7 @@ ROWS: tuple[Requirement, ...] = (
         f"{VALIDATOR}ModelConfigValidator._check_model_len",
         "set model.max_model_len",
         since="0.5",
+        older=IN_CONFIG,
     ),
     Requirement(
         "model.max_model_len",
@@ -168,6 +184,7 @@ ROWS: tuple[Requirement, ...] = (
         f"{VALIDATOR}ModelConfigValidator._check_model_len",
         "raise model.max_model_len, or lower one of the two",
         since="0.5",
+        older=IN_CONFIG,
     ),
     *(
         Requirement(
@@ -206,6 +223,7 @@ ROWS: tuple[Requirement, ...] = (
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
         said("lower {engine}.engine_num, or add GPUs", engine=ENGINE),
         since="0.5",
+        older=IN_CONFIG,
     ),
     Requirement(
         f"{ENGINE}.engine_num",
@@ -219,6 +237,7 @@ ROWS: tuple[Requirement, ...] = (
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
         said("change {engine}.engine_num", engine=ENGINE),
         since="0.5",
+        older=IN_CONFIG,
     ),
     Requirement(
         f"{ENGINE}.engine_num",
@@ -237,6 +256,35 @@ ROWS: tuple[Requirement, ...] = (
         said("change {engine}.engine_num, or the batch", engine=ENGINE),
         numbers=TRAINER,
         older=CHECKED_BY_05,
+    ),
+    Requirement(
+        "buffer.train_batch_size",
+        lambda v: (trains(v) or v["mode"] == "bench") and train_batch(v) % _checked_devices(v),
+        "a train batch of {batch} responses is not divisible by the {trainer} trainer GPUs",
+        "trinity/common/verl_config.py, veRLConfig.synchronize_config",
+        said("change {engine}.engine_num, or the batch", engine=ENGINE),
+        numbers={**TRAINER, "trainer": _checked_devices},
+        since="0.4",
+        until="0.4",
+    ),
+    Requirement(
+        "mode",
+        lambda v: v["mode"] == "colocate",
+        "Trinity has mode colocate since 0.5",
+        IN_CONFIG["0.4"],
+        "set mode to both",
+        since="0.4",
+        until="0.4",
+    ),
+    Requirement(
+        "synchronizer.sync_style",
+        lambda v: str(v["synchronizer.sync_style"]).lower() in STYLES.names.values(),
+        "Trinity has synchronizer.sync_style {synchronizer.sync_style} since 0.5",
+        "trinity/common/constants.py, SyncStyle",
+        "set it to {styles}, or to fixed",
+        numbers={"styles": _styles},
+        since="0.4",
+        until="0.4",
     ),
     Requirement(
         "cluster.gpu_per_node",
@@ -266,6 +314,7 @@ ROWS: tuple[Requirement, ...] = (
         f"{VALIDATOR}ExplorerConfigValidator",
         "set it below 1",
         since="0.5",
+        older=IN_CONFIG,
     ),
     Requirement(
         "synchronizer.sync_style",
@@ -275,8 +324,10 @@ ROWS: tuple[Requirement, ...] = (
         ),
         "explorer.over_rollout does not work with synchronizer.sync_style fixed",
         f"{VALIDATOR}ExplorerConfigValidator",
-        "set synchronizer.sync_style to explorer_driven or trainer_driven",
+        "set synchronizer.sync_style to {styles}",
         since="0.5",
+        older=IN_CONFIG,
+        numbers={"styles": _styles},
     ),
     Requirement(
         "explorer.concurrent_mode",
@@ -303,6 +354,7 @@ ROWS: tuple[Requirement, ...] = (
         f"{VALIDATOR}SynchronizerConfigValidator",
         "set it to 1",
         since="0.5",
+        older=IN_CONFIG,
     ),
     Requirement(
         "monitor.monitor_type",
@@ -313,6 +365,7 @@ ROWS: tuple[Requirement, ...] = (
         f"{VALIDATOR}MonitorConfigValidator",
         "set it to one of these",
         since="0.5",
+        older=IN_CONFIG,
     ),
     Requirement(
         "buffer.explorer_input.taskset",
@@ -329,6 +382,7 @@ ROWS: tuple[Requirement, ...] = (
         "set buffer.explorer_input.taskset.path",
         check_code="no-data",
         since="0.5",
+        older=IN_CONFIG,
     ),
     Requirement(
         "buffer.explorer_input.taskset.path",
@@ -342,6 +396,7 @@ ROWS: tuple[Requirement, ...] = (
         "set buffer.explorer_input.taskset.path",
         check_code="no-data",
         since="0.5",
+        older=IN_CONFIG,
     ),
     *(
         Requirement(
@@ -372,6 +427,7 @@ ROWS: tuple[Requirement, ...] = (
         f"{VALIDATOR}TrainerConfigValidator",
         "set it to one of these",
         since="0.5",
+        older=IN_CONFIG,
     ),
     Requirement(
         "trainer.trainer_type",
@@ -380,6 +436,7 @@ ROWS: tuple[Requirement, ...] = (
         f"{VALIDATOR}TrainerConfigValidator",
         "set it to verl",
         since="0.5",
+        older=IN_CONFIG,
     ),
 )
 
@@ -409,4 +466,5 @@ REQUIREMENTS = Requirements(
     (*ROWS, *argument_limits.ROWS, *input_limits.ROWS, *engine_limits.ROWS, *ineffective.ROWS, *user_limits.ROWS),
     strict=_is_checked,
     no_null=(_no_null, "trinity/common/config.py, load_config"),
+    older=("0.4", "0.5"),
 )
