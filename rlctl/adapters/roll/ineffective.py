@@ -13,6 +13,7 @@ from rlctl.common.report import Level
 
 ZERO_REWARDS = ("MultipleChoiceBoxedRuleRewardWorker", "GeneralValRuleRewardWorker")
 """Workers that measure accuracy only: the rewards that they return are zeros."""
+IS_WEIGHT = "train_infer_correction.is_weight"
 WEIGHTS = "actor_train.data_args.domain_interleave_probs"
 
 
@@ -64,5 +65,19 @@ ROWS: tuple[Requirement, ...] = (
         "unload the engine while it trains, so both hold the memory of these GPUs at the same time and slow each other down",
         "roll/pipeline/rlvr/rlvr_config.py, RLVRConfig.__post_init__",
         "give actor_infer.device_mapping other GPUs than actor_train.device_mapping, or set async_generation_ratio to 0",
+    ),
+    *(
+        _ignored(
+            f"{IS_WEIGHT}.{name}",
+            lambda v, name=name: v.written(f"{IS_WEIGHT}.{name}") and not v[f"{IS_WEIGHT}.enabled"],  # type: ignore[misc]
+            said(
+                "{section}.{name} is written, but {section}.enabled is false: it has no effect",
+                section=IS_WEIGHT,
+                name=name,
+            ),
+            "roll/utils/train_infer_corrections.py, compute_train_infer_correction",
+            said("set {section}.enabled to true, or remove {section}.{name}", section=IS_WEIGHT, name=name),
+        )
+        for name in ("weight_type", "upper_bound")
     ),
 )

@@ -283,13 +283,6 @@ ROWS: tuple[Requirement, ...] = (
         said("set {buffer}.format.prompt_type to plaintext", buffer=BUFFER),
     ),
     Requirement(
-        "trainer.trainer_config_path",
-        lambda v: bool(v["trainer.trainer_config_path"]) and not v["trainer.trainer_config"],
-        "trainer.trainer_config_path is no longer read",
-        f"{VALIDATOR}TrainerConfigValidator",
-        "write its content below trainer.trainer_config",
-    ),
-    Requirement(
         f"{ENGINE}.data_parallel_size",
         lambda v: (
             own_devices(v)

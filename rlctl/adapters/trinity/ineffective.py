@@ -81,6 +81,16 @@ def _switches() -> Iterator[Requirement]:
         )
 
 
+SWITCHED = (
+    ("explorer.dynamic_timeout", "ratio", "trinity/explorer/scheduler.py, Scheduler.dynamic_timeout"),
+    (
+        "model.external_model",
+        "model_name",
+        "trinity/common/config_validator.py, ModelConfigValidator._check_external_model",
+    ),
+)
+"""A section, a key of it that is read only if the section is on, and where."""
+
 ROWS: tuple[Requirement, ...] = (
     *(_repeated(*row) for row in REPEATED),
     *_switches(),
@@ -91,5 +101,26 @@ ROWS: tuple[Requirement, ...] = (
         "trinity/cli/launcher.py, run_stage",
         "set mode to both, or run a second process with mode bench",
         since="0.4",
+    ),
+    _ignored(
+        "trainer.trainer_config_path",
+        lambda v: bool(v["trainer.trainer_config_path"]),
+        "trainer.trainer_config_path is no longer read: the trainer runs with trainer.trainer_config and Trinity's own settings",
+        "trinity/common/config_validator.py, TrainerConfigValidator",
+        "write its content below trainer.trainer_config",
+    ),
+    *(
+        _ignored(
+            f"{section}.{name}",
+            lambda v, section=section, name=name: v.written(f"{section}.{name}") and not v[f"{section}.enable"],  # type: ignore[misc]
+            said(
+                "{section}.{name} is written, but {section}.enable is false: it has no effect",
+                section=section,
+                name=name,
+            ),
+            source,
+            said("set {section}.enable to true, or remove {section}.{name}", section=section, name=name),
+        )
+        for section, name, source in SWITCHED
     ),
 )

@@ -92,7 +92,7 @@ def _unknown_operator(values: Values) -> str:
 
 def _overlong(values: Values) -> Iterator[Mapping[str, Any]]:
     """Arguments of rewards that punish long responses."""
-    given = [values[f"{INPUT}.reward_fn_args"], *(item.get("reward_fn_args") for item in tasksets(values))]
+    given = (item.get("reward_fn_args") for item in tasksets(values))
     return (item for item in given if isinstance(item, Mapping) and item.get("enable_overlong_penalty"))
 
 

@@ -159,6 +159,7 @@ def _refused(base: str, change: str) -> list[str]:
         ("actor_train.model_args.lora_rank", "actor_train: {model_args: {lora_target: all-linear, lora_rank: 0}}"),
         ("rollout_mock.dump_dir", "rollout_mock: {enable: true, mode: mock, dump_dir: /none}"),
         ("router_args.router_name", "router_args: {router_name: SglangRouter}"),
+        ("train_infer_correction.is_weight.upper_bound", "train_infer_correction: {is_weight: {upper_bound: 2.0}}"),
         ("is_pure_opd", "is_pure_opd: true"),
         ("use_opd", "use_opd: true"),
         ("reference", "use_opd: true\nreference: {device_mapping: 'list(range(0,8))'}"),
