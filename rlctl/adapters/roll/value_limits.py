@@ -12,6 +12,9 @@ from rlctl.adapters.roll.requirement_values import (
     is_agentic,
     is_rlvr,
     model_parallel,
+    rank_mini_batch,
+    ranks,
+    responses,
     setting,
     strategy,
     worker_devices,
@@ -382,6 +385,20 @@ ROWS: tuple[Requirement, ...] = (
         ),
         "roll/pipeline/rlvr/actor_pg_worker.py, ActorPGWorker.loss_func",
         "set it to one of these",
+    ),
+    Requirement(
+        "actor_train.training_args.gradient_accumulation_steps",
+        lambda v: (
+            is_rlvr(v)
+            and not v["actor_train.use_dynamic_batching_in_train"]
+            and responses(v) % ranks(v) == 0
+            and responses(v) // ranks(v) > rank_mini_batch(v)
+            and (responses(v) // ranks(v)) % rank_mini_batch(v)
+        ),
+        "a rank has {own} responses of a step, not a multiple of its mini-batch of {mini}: the run stops at its first train step",
+        "roll/distributed/scheduler/protocol.py, DataProto.make_iterator",
+        "set actor_train.training_args.gradient_accumulation_steps so that per_device_train_batch_size x it divides {own}",
+        numbers={"own": lambda v: responses(v) // ranks(v), "mini": rank_mini_batch},
     ),
     Requirement(
         "actor_infer.device_mapping",

@@ -155,6 +155,10 @@ def _refused(base: str, change: str) -> list[str]:
             "actor_train: {use_sequence_packing: true, sequence_packing_args: {algorithm: load_balance, "
             "max_packed_sequence_length_train: 1024, max_packed_sequence_length_forward: 4096}}",
         ),
+        (
+            "actor_train.training_args.gradient_accumulation_steps",
+            "actor_train: {training_args: {gradient_accumulation_steps: 48}}",
+        ),
         ("seed", "seed: 0"),
         ("actor_train.model_args.lora_rank", "actor_train: {model_args: {lora_target: all-linear, lora_rank: 0}}"),
         ("rollout_mock.dump_dir", "rollout_mock: {enable: true, mode: mock, dump_dir: /none}"),
