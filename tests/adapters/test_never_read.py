@@ -34,6 +34,7 @@ def _ignored(framework: str, release: str, text: str) -> list[str]:
         ("verl", "0.9", "data: {return_raw_input_ids: false}\n", []),
         ("verl", "0.9", "actor_rollout_ref: {nccl_timeout: 1200}\n", ["actor_rollout_ref.nccl_timeout"]),
         ("verl", "0.6", "actor_rollout_ref: {nccl_timeout: 1200}\n", []),
+        ("verl", "0.9", "critic: {forward_max_token_len_per_gpu: '${critic.ppo_max_token_len_per_gpu}'}\n", []),
         ("trinity", "0.6", "synchronizer: {wait_for_checkpoint: true}\n", ["synchronizer.wait_for_checkpoint"]),
         ("trinity", "0.6", "model: {lora_configs: [{lora_dtype: bfloat16}]}\n", ["model.lora_configs.0.lora_dtype"]),
         ("roll", "2026.8", "rewards: {}\nval_n_sample: 4\n", ["val_n_sample"]),

@@ -28,7 +28,7 @@ def unread(framework: str, kind: str, release: str) -> frozenset[KeyPath]:
 
 
 def written_unread(framework: str, kind: str, release: str, table: Table, document: Document) -> Iterator[KeyPath]:
-    """The keys of a document that a release never reads, and whose value is not the release's default.
+    """The keys of a document that a release never reads, with a value that is neither the default nor that of another key.
 
     Args:
         framework: its name.
@@ -42,5 +42,10 @@ def written_unread(framework: str, kind: str, release: str, table: Table, docume
     for path, value in document.leaves() if known else ():
         place = generic(path)
         is_unread = place in known or any(matches(pattern, place) for pattern in patterns)
-        if is_unread and value not in (None, table.schema.default(place, version_of(release), table.composition)):
+        follows = isinstance(value, str) and "${" in value  # another key, as defaults do
+        if (
+            is_unread
+            and not follows
+            and value not in (None, table.schema.default(place, version_of(release), table.composition))
+        ):
             yield path
