@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from rlctl.adapters.engine.requirements import Requirement, Values
 from rlctl.adapters.engine.values import files_of
@@ -72,18 +71,6 @@ def _word(key: str, names: Sequence[str], source: str) -> Requirement:
     )
 
 
-def _template(key: str) -> Requirement:
-    """A template is looked up by its name, but not in the pipelines of environments and images."""
-    return Requirement(
-        key,
-        lambda v: not is_agentic(v) and v.written(key) and v[key] is not None and v[key] not in TEMPLATES,
-        said("{key} is {{{key}}}; expected one of {names}", key=key, names=", ".join(TEMPLATES)),
-        "roll/datasets/chat_template.py, get_chat_template",
-        "set it to one of these",
-        level=Level.WARNING,
-    )
-
-
 def _files(values: Values, role: str) -> set[str | None]:
     """The types of a role's data files; None for one that ROLL does not know."""
     names = [str(name) for name in files_of(values[f"{role}.data_args.file_name"])]
@@ -94,7 +81,7 @@ def _of_data(role: str) -> Iterator[Requirement]:
     key = f"{role}.data_args.file_name"
     yield Requirement(
         key,
-        lambda v: len(_files(v, role)) > 1 or None in _files(v, role),
+        lambda v: None in _files(v, role) or (role != "actor_train" and len(_files(v, role)) > 1),
         said("{key} names files of several types, or of one that ROLL does not read", key=key),
         "roll/datasets/dataset.py, create_local_dataset",
         said("write all data as .jsonl files, and name them in {key}", key=key),
@@ -290,18 +277,6 @@ def _of_engine(role: str) -> Iterator[Requirement]:
     )
 
 
-def _judges(values: Values) -> list[Mapping[str, Any]]:
-    rewards = values["rewards"] or {}
-    return [item for item in rewards.values() if item and "LLMJudgeRewardWorker" in str(item.get("worker_cls"))]
-
-
-def _wrong_judge(item: Mapping[str, Any]) -> bool:
-    kind = item.get("judge_model_type")
-    return kind not in ("api", "inference") or (
-        kind == "api" and not (item.get("judge_api_url") and item.get("judge_api_key"))
-    )
-
-
 def _positive_penalty(values: Values) -> bool:
     rewards = values["rewards"] or {}
     return any(float((item or {}).get("max_penalty") or 0) > 0 for item in rewards.values())
@@ -339,6 +314,13 @@ def _trained_by_megatron(values: Values) -> bool:
     return any(strategy(values, role).startswith("megatron") for role in TRAINERS)
 
 
+def _unequally_shared(values: Values) -> bool:
+    """Whether training and engines share GPUs, and neither the same ones nor some of the engines'."""
+    train, infer = set(device_numbers(values, "actor_train")), set(device_numbers(values, "actor_infer"))
+    reward = len(device_numbers(values, "reward")) if values["reward.device_mapping"] else 0
+    return bool(train & infer) and not _partly_shared(values) and len(train) != len(infer) + reward
+
+
 def _critic_misplaced(values: Values) -> bool:
     """Whether the critic is not on GPUs of the engines that no policy trains on, where these share GPUs in part."""
     critic, train = set(device_numbers(values, "critic")), set(device_numbers(values, "actor_train"))
@@ -369,7 +351,6 @@ ROWS: tuple[Requirement, ...] = (
     *(_word(*row) for row in WORDS),
     *(row for role in ("actor_train", "validation", "sft_train", "student") for row in _of_data(role)),
     *map(_of_devices, ("actor_train", "actor_infer")),
-    *map(_template, ("global_template", "actor_train.data_args.template", "sft_train.data_args.template")),
     *map(_ulysses, ("actor_train", "reference", "student_train")),
     *(row for role in ("actor_train", "reference") for row in _of_fsdp2(role)),
     *(row for role in ("actor_train", "student_train", "sft_train", "student") for row in _of_megatron(role)),
@@ -427,6 +408,13 @@ ROWS: tuple[Requirement, ...] = (
         "lower the parallel sizes of actor_infer, or share all GPUs",
     ),
     Requirement(
+        "actor_train.device_mapping",
+        lambda v: is_agentic(v) and _unequally_shared(v),
+        "actor_train and actor_infer share GPUs, but not the same number of them",
+        PIPELINE,
+        "give actor_train.device_mapping the GPUs of actor_infer, some of them, or none",
+    ),
+    Requirement(
         "async_generation_ratio",
         lambda v: is_agentic(v) and _partly_shared(v) and not float(v["async_generation_ratio"] or 0),
         "actor_train takes some GPUs of actor_infer, which needs async_generation_ratio above 0",
@@ -447,13 +435,6 @@ ROWS: tuple[Requirement, ...] = (
         "critic.strategy_args.strategy_name is {critic.strategy_args.strategy_name}, but ROLL has no critic for Megatron",
         "roll/models/model_providers.py, default_value_model_provider",
         "set critic.strategy_args.strategy_name to fsdp2_train",
-    ),
-    Requirement(
-        "rewards",
-        lambda v: is_rlvr(v) and any(map(_wrong_judge, _judges(v))),
-        "a judge of rewards has a judge_model_type other than api and inference, or no judge_api_url and judge_api_key",
-        "roll/pipeline/rlvr/rewards/llm_judge_reward_worker.py, LLMJudgeRewardWorker",
-        "set judge_model_type, and for api judge_api_url and judge_api_key",
     ),
     Requirement(
         "rewards",

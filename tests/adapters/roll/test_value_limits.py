@@ -22,7 +22,7 @@ num_gpus_per_node: 8
 pretrain: org/model
 actor_train:
   training_args: {per_device_train_batch_size: 1, gradient_accumulation_steps: 64, lr_scheduler_type: constant}
-  data_args: {file_name: [a.jsonl], template: qwen2_5}
+  data_args: {file_name: [a.jsonl], messages: messages, template: qwen2_5}
   strategy_args: {strategy_name: megatron_train, strategy_config: {tensor_model_parallel_size: 1}}
   device_mapping: list(range(0,8))
 actor_infer:
@@ -51,6 +51,7 @@ actor_infer:
   device_mapping: list(range(0,8))
 train_env_manager: {num_env_groups: 8, group_size: 8, num_groups_partition: [8], tags: [A]}
 val_env_manager: {num_env_groups: 64, group_size: 1, num_groups_partition: [64], tags: [A]}
+custom_envs: {A: {env_type: sokoban}}
 """
 FSDP2 = "strategy_args: {strategy_name: fsdp2_train, strategy_config: {fsdp_size: 8}}"
 
@@ -182,6 +183,7 @@ def test_what_a_pipeline_refuses(key: str, change: str) -> None:
             "async_generation_ratio: 1\nactor_train: {device_mapping: 'list(range(0,4))'}\n"
             "actor_infer: {strategy_args: {strategy_config: {tensor_parallel_size: 8}}}",
         ),
+        ("actor_train.device_mapping", "actor_infer: {device_mapping: 'list(range(0,4))'}"),
         ("async_generation_ratio", "actor_train: {device_mapping: 'list(range(0,4))'}"),
         ("max_steps", "max_steps: 0"),
         ("actor_infer.generating_args", "actor_infer: {generating_args: null}"),
