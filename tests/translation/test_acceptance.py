@@ -178,6 +178,8 @@ KNOWN = {
         ("video_r1.yaml", "sft_config_megatron.yaml"), "track_with ml_tracker, which ROLL does not register"
     ),
     "countdown-template.yaml": "a template: its taskset has no path",
+    "rlvr_qwen2.5_7B_seperate.yaml": "GPUs of a role that are not consecutive",
+    **dict.fromkeys(("sft_config_megatron.yaml", "video_r1.yaml"), "ml_tracker, which ROLL does not register"),
     **dict.fromkeys(("bots.yaml", "ref_eval_collect.yaml"), "paths of single files, which load_dataset does not open"),
 }
 """Examples that their own framework refuses as they are, and why."""
