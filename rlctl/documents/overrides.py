@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, Literal
 
 from rlctl.common.errors import DocumentError, Location
@@ -75,13 +76,60 @@ def read_overrides(
         )
     if not placed:
         return []
+    read = [(_read_plain(text, at) or _read(_parser(), text, at), at, other) for text, at, *other in placed]
+    return [replace(found, key_at=other[0]) if other and other[0] != at else found for found, at, other in read]
+
+
+@cache
+def _parser() -> Any:
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    parser = OverridesParser.create()
-    return [
-        replace(_read(parser, text, at), key_at=other[0]) if other and other[0] != at else _read(parser, text, at)
-        for text, at, *other in placed
-    ]
+    return OverridesParser.create()
+
+
+_PLAIN = re.compile(r"(\+{0,2})([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)=(.+)", re.ASCII)
+_INTEGER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)")
+_WORD = re.compile(r"(?:[A-Za-z_/]|\.(?![0-9]))[\w/.\-]*", re.ASCII)
+_QUOTED = re.compile(r"""'[^'"\\$]*'|"[^'"\\$]*\"""")
+_LIST = re.compile(r"""\[((?:[\w/.+\-]|,|'[^'"\\$,]*'|"[^'"\\$,]*")*)\]""", re.ASCII)
+_KINDS: Mapping[str, Literal["set", "add", "force"]] = {"": "set", "+": "add", "++": "force"}
+_NAMED = {"true": True, "false": False, "null": None}
+_FLOATS = ("inf", "nan")
+"""Words that Hydra reads as numbers."""
+
+
+def _read_plain(text: str, at: Location) -> Override | None:
+    """An override of the usual form, as Hydra reads it; None for any other. Importing Hydra takes longer than a check."""
+    match = _PLAIN.fullmatch(text)
+    if match is None or len(text) > MAX_LENGTH:
+        return None
+    kind, key, written = match.groups()
+    items = _LIST.fullmatch(written)
+    try:
+        value = [_scalar(item) for item in items[1].split(",")] if items and items[1] else _scalar(written)
+    except ValueError:
+        return None
+    return Override(_KINDS[kind], key, tuple(key.split(".")), value, text, at)
+
+
+def _scalar(text: str) -> Any:
+    """A number, a word or a quoted text.
+
+    Raises:
+        ValueError: it is none that is read here.
+    """
+    if text.lower() in _NAMED:
+        return _NAMED[text.lower()]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    if _QUOTED.fullmatch(text):
+        return text[1:-1]
+    if _WORD.fullmatch(text) and text.lower() not in _FLOATS:
+        return text
+    raise ValueError(text)
 
 
 def _read(parser: Any, text: str, at: Location) -> Override:

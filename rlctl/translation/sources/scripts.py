@@ -288,7 +288,7 @@ def _launch(command: Command) -> ScriptLaunch | None:
 def _trainer(name: str) -> tuple[str, TrainerProgram] | None:
     """The framework that has a program of this name, and the program."""
     file = name.rpartition("/")[2]
-    for dialect in dialect_names():
+    for dialect in sorted(dialect_names(), key=lambda known: known not in name):  # loading another one takes a while
         for pattern, known in dialect_called(dialect).programs.items():
             if fnmatchcase(name, pattern) or fnmatchcase(file, pattern):
                 return dialect, known
