@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
+from difflib import SequenceMatcher
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,8 @@ WORKFLOWS = (
 PLUGINS = (".", "plugins")
 """Folders below the current one in which a class of the user's is looked for."""
 MOST_FILES = 100
+MOST_LETTERS = 2
+"""Letters by which a slip may be longer or shorter."""
 MIXED = ("mix", "mix_chord")
 BASES = frozenset({"Workflow"})
 """Base classes that implement nothing that a run calls."""
@@ -67,9 +70,15 @@ def _misspelled(field: str, known: tuple[str, ...]) -> Callable[[Values], str]:
 
     def found(values: Values) -> str:
         names = (name for name in _named(values, field) if name not in known and "." not in name)
-        return next((name for name in names if closest(name, known) and _class_of(name) is None), "")
+        return next((name for name in names if _is_slip(name, known) and _class_of(name) is None), "")
 
     return found
+
+
+def _is_slip(name: str, known: tuple[str, ...]) -> bool:
+    """Whether a name differs from one of Trinity's by a slip; names of the user's are often made of the same words."""
+    near = closest(name, known) or ""
+    return bool(near) and abs(len(near) - len(name)) <= MOST_LETTERS and SequenceMatcher(None, near, name).ratio() > 0.9
 
 
 def _near(found: Callable[[Values], str], known: tuple[str, ...]) -> Callable[[Values], str]:

@@ -270,7 +270,6 @@ LOSS_MODES = ("vanilla", "gpg", "clip_cov", "kl_cov")
 MORE_LOSS_MODES = {
     "0.6": ("gspo", "geo_mean", "rollout_correction"),
     "0.7": ("dppo_tv", "dppo_kl", "sapo", "cispo", "bypass_mode"),
-    "0.9": ("dro",),
 }
 """Policy losses that a release has and the one before lacks."""
 
@@ -278,7 +277,7 @@ MORE_LOSS_MODES = {
 def _loss_modes() -> Iterator[Requirement]:
     key = f"{ACTOR}.policy_loss.loss_mode"
     known: tuple[str, ...] = LOSS_MODES
-    for start, end in zip(("0.5", "0.6", "0.7", "0.9"), ("0.5", "0.6", "0.8", ""), strict=True):
+    for start, end in zip(("0.5", "0.6", "0.7"), ("0.5", "0.6", "0.8"), strict=True):
         known += MORE_LOSS_MODES.get(start, ())
         yield Requirement(
             key,
