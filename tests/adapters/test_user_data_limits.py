@@ -131,6 +131,15 @@ def test_settings_of_verl(tmp_path: Path, change: dict[str, Any], release: str, 
     assert [words in message for message in new] == [True] * bool(words), new
 
 
+def test_a_choice_from_a_config_group_is_no_key(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(
+        "python3 -m verl.trainer.sft_trainer data.train_files=/data/a.parquet engine=megatron optim=megatron\n"
+    )
+    _, report = read(script, dialect="verl@0.9")
+    assert "no-release-key" not in [item.code for item in report.findings]
+
+
 def test_a_script_sets_only_keys_that_the_config_has(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     for program, override, is_refused in (

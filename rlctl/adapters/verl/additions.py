@@ -83,7 +83,7 @@ def of_no_release(
     if program not in COMPOSED_PROGRAMS or len(own) + len(document.added) < sum(1 for _ in document.leaves()):
         return
     version = version_of(release)
-    for path in own:
+    for path in (path for path in own if "@" not in str(path[0])):  # else it chooses a config of a group
         place, told = generic(path), dotted(path) in known
         releases = table.schema.releases_of_any(place)
         lacks = release not in releases and not table.schema.is_free(place, release)
