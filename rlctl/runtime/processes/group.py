@@ -17,7 +17,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal, Protocol, get_args
 
 from rlctl.common.errors import RlctlError
@@ -32,9 +31,10 @@ from rlctl.runtime.processes.calls import (
 )
 from rlctl.runtime.processes.environment import enter
 from rlctl.runtime.processes.parcels import Parcel, parcels
+from rlctl.runtime.processes.ray_access import address_of_this_machine
 from rlctl.runtime.processes.vitals import of_worker
 from rlctl.runtime.profiling.tools import Order, WorkerProfile
-from rlctl.runtime.profiling.usage import CallLog, Usage, Watch
+from rlctl.runtime.profiling.usage import CallLog, Watch
 
 
 class Host:
@@ -57,7 +57,7 @@ class Host:
 
     def machine(self) -> Outcome:
         """This machine's address in the cluster."""
-        return _attempt(_machine)
+        return _attempt(address_of_this_machine)
 
     def build(self, factory: Callable[..., Any], *args: Any) -> Outcome:
         """Make the worker."""
@@ -154,16 +154,10 @@ def _attempt(action: Callable[[], Any]) -> Outcome:
         return Outcome(error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
 
 
-def _machine() -> str:
-    import ray.util
-
-    return str(ray.util.get_node_ip_address())
-
-
 def _address() -> tuple[str, int]:
     from rlctl.runtime.train.distributed import offer
 
-    address = _machine()
+    address = address_of_this_machine()
     return address, offer(address)
 
 
@@ -581,9 +575,6 @@ class RayGroup(Group):
 
         return [int(pid) for pid in ray.get([actor.process.remote() for actor in self._actors])]
 
-    def _note(self, method: str, workers: Sequence[str], usages: Sequence[Usage | None]) -> None:
-        self.log.add_all(workers, method, usages)
-
     def _ask(self, indices: Sequence[int], ask: Callable[[int], Any], *, noted: str = "", beats: bool = True) -> Calls:
         """Call some workers.
 
@@ -597,7 +588,7 @@ class RayGroup(Group):
         sent = [Sent(ask(index), place, self.names[index], pulses[place]) for place, index in enumerate(indices)]
         waiting = Calls([each.name for each in sent], sent, self._stop_requested, limit=self._limit)
         if noted:
-            waiting.over = partial(self._note, noted)
+            waiting.over = lambda workers, usages: self.log.add_all(workers, noted, usages)
         return waiting
 
     def close(self) -> None:
