@@ -20,11 +20,11 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from rlctl.common.errors import PlanError
 from rlctl.common.messages.reasons import said
@@ -35,9 +35,6 @@ from rlctl.config.reveal import at_home
 from rlctl.runtime import unwritten
 from rlctl.runtime.checkpoints.checksums import damage, write_checksums
 from rlctl.runtime.processes.calls import WorkerFailed, WorkerLost
-
-if TYPE_CHECKING:
-    from rlctl.runtime.remote.checkpoints import RemoteCopies
 
 FULL_BYTES = 1 << 20
 """A disk with less room than this is full: no file of a checkpoint fits."""
@@ -89,6 +86,30 @@ def check_contents(config: Config) -> None:
             )
 
 
+class Copies(Protocol):
+    """Copies of checkpoints somewhere else."""
+
+    def send(self, checkpoint: Path, *, keep: Collection[str]) -> None:
+        """Begin to copy a checkpoint, after those before it; ``keep`` are the names of those that stay."""
+        ...
+
+    def under_way(self) -> Collection[str]:
+        """The names of checkpoints that are not copied yet; raises what a copy failed of."""
+        ...
+
+    def wait(self, *, most: int = 0) -> None:
+        """Wait until no more than ``most`` are under way; raises what a copy failed of."""
+        ...
+
+    def bring_newest(self, folder: Path) -> None:
+        """Bring the newest whole copy into a folder that has none as new."""
+        ...
+
+    def holds(self, name: str) -> bool:
+        """Whether there is a whole copy of the checkpoint of a name."""
+        ...
+
+
 class Checkpoints:
     """The checkpoints of one stage."""
 
@@ -98,7 +119,7 @@ class Checkpoints:
         *,
         keep_last: int | None,
         keep_last_critic: int | None = None,
-        copies: RemoteCopies | None = None,
+        copies: Copies | None = None,
         delete_previous: bool = False,
     ) -> None:
         self.folder = folder

@@ -19,7 +19,7 @@ import socket
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -43,15 +43,30 @@ from rlctl.runtime.train.checkpoint_reader import (
     not_loaded,
     tensors_of,
 )
+from rlctl.runtime.train.lora import Adapters
+from rlctl.runtime.train.scaling import LossScale
 from rlctl.runtime.train.schedule import Curve
 
-if TYPE_CHECKING:
-    from rlctl.runtime.train.fsdp import FsdpEngine
+
+class Saved(Protocol):
+    """What of an FSDP2 engine a checkpoint holds."""
+
+    model: torch.nn.Module
+    optimizer: torch.optim.Optimizer | None
+    adapters: Adapters | None
+    loss_scale: LossScale | None
+    curve: Curve | None
+    ticks: int
+    updates: int
+    seed: int
+    device: torch.device
+    takes_schedule: bool
+
 
 DEFAULTS = Checkpoint()
 
 
-def state_of(engine: FsdpEngine, settings: Checkpoint = DEFAULTS) -> dict[str, Tensor]:
+def state_of(engine: Saved, settings: Checkpoint = DEFAULTS) -> dict[str, Tensor]:
     """Return what is saved: this worker's part of everything, or of what ``save_contents`` names."""
     assert engine.optimizer is not None, "a reference is never saved"
     contents = settings.save_contents
@@ -70,7 +85,7 @@ def state_of(engine: FsdpEngine, settings: Checkpoint = DEFAULTS) -> dict[str, T
     return state
 
 
-def _persistent(engine: FsdpEngine) -> dict[str, Tensor]:
+def _persistent(engine: Saved) -> dict[str, Tensor]:
     """What is read back into the model; under adapters only they are, as the rest is where it was loaded from."""
     if engine.adapters is not None:
         return {f"model/{n}": p.detach() for n, p in engine.model.named_parameters() if p.requires_grad}
@@ -213,7 +228,7 @@ def _turns(writers: str, group: dist.ProcessGroup | None) -> tuple[int, int]:
     return 1, 0
 
 
-def load(engine: FsdpEngine, folder: Path, settings: Checkpoint = DEFAULTS) -> None:
+def load(engine: Saved, folder: Path, settings: Checkpoint = DEFAULTS) -> None:
     """Take up a state, or what ``load_contents`` names of it.
 
     A worker that was not there when it was saved draws random numbers from a new stream, named by the run's seed, the
@@ -242,7 +257,7 @@ def _content(name: str) -> str:
     return name.partition("/")[0] if name.startswith(("model/", "optimizer/")) else "extra"
 
 
-def _places(engine: FsdpEngine, metadata: Mapping[str, TensorStorageMetadata]) -> dict[str, Tensor]:
+def _places(engine: Saved, metadata: Mapping[str, TensorStorageMetadata]) -> dict[str, Tensor]:
     """Tensors to read into: optimizer states laid out as their parameters are, and what is saved besides."""
     places: dict[str, Tensor] = {}
     if any(key.startswith("optimizer/") for key in metadata):
@@ -264,7 +279,7 @@ def _places(engine: FsdpEngine, metadata: Mapping[str, TensorStorageMetadata]) -
     return places
 
 
-def _begin(engine: FsdpEngine) -> None:
+def _begin(engine: Saved) -> None:
     """Have another package's optimizer make its state, whose tensors may be of its own kind, by a step that moves nothing."""
     optimizer = engine.optimizer
     assert optimizer is not None, "a reference is never loaded"
@@ -278,7 +293,7 @@ def _begin(engine: FsdpEngine) -> None:
     optimizer.zero_grad()
 
 
-def _put_back(engine: FsdpEngine, state: dict[str, Tensor]) -> None:
+def _put_back(engine: Saved, state: dict[str, Tensor]) -> None:
     assert engine.optimizer is not None, "a reference is never loaded"
     rank = dist.get_rank()
     if "progress" in state:

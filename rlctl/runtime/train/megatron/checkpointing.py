@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -36,7 +36,7 @@ from megatron.core.dist_checkpointing.strategies.torch import (
     mcore_to_pyt_state_dict,
 )
 from megatron.core.dist_checkpointing.utils import extract_sharded_tensors_and_factories
-from megatron.core.optimizer import ChainedOptimizer
+from megatron.core.optimizer import ChainedOptimizer, MegatronOptimizer
 from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer
 from megatron.core.utils import unwrap_model
 from torch import Tensor
@@ -55,11 +55,26 @@ from rlctl.runtime.train.checkpoint_reader import (
     ObjectsWithoutCode,
     not_loaded,
 )
+from rlctl.runtime.train.lora import Adapters
+from rlctl.runtime.train.megatron.layout import Layout
 from rlctl.runtime.train.megatron.names import ADAPTERS
 from rlctl.runtime.train.schedule import Curve
 
-if TYPE_CHECKING:
-    from rlctl.runtime.train.megatron.engine import MegatronEngine
+
+class Saved(Protocol):
+    """What of a Megatron engine a checkpoint holds."""
+
+    chunks: list[Any]
+    adapters: Adapters | None
+    optimizer: MegatronOptimizer | None
+    curve: Curve | None
+    layout: Layout
+    ticks: int
+    updates: int
+    seed: int
+    device: torch.device
+    takes_schedule: bool
+
 
 OPTIMIZER = "optimizer.state."
 
@@ -67,7 +82,7 @@ State = dict[Any, Any]
 """What Megatron-core calls a sharded state dict: each worker's part of everything, and where it lies in the whole."""
 
 
-def save(engine: MegatronEngine, folder: Path, settings: Checkpoint = DEFAULTS) -> Future[None]:
+def save(engine: Saved, folder: Path, settings: Checkpoint = DEFAULTS) -> Future[None]:
     """See ``TrainEngine.save``."""
     if dist.get_rank() == 0:
         folder.mkdir(parents=True, exist_ok=True)
@@ -134,7 +149,7 @@ class _Common(TorchCommonLoadStrategy):
         return common
 
 
-def _saved(engine: MegatronEngine, settings: Checkpoint) -> State:
+def _saved(engine: Saved, settings: Checkpoint) -> State:
     """This worker's part of what ``save_contents`` names."""
     assert engine.curve is not None, "a reference is never saved"
     contents, model = settings.save_contents, _model(engine)
@@ -157,7 +172,7 @@ def _saved(engine: MegatronEngine, settings: Checkpoint) -> State:
     return state
 
 
-def load(engine: MegatronEngine, folder: Path, settings: Checkpoint = DEFAULTS) -> None:
+def load(engine: Saved, folder: Path, settings: Checkpoint = DEFAULTS) -> None:
     """See ``TrainEngine.load``. In another layout than the one that saved, random numbers come from a new stream.
 
     Raises:
@@ -174,7 +189,7 @@ def load(engine: MegatronEngine, folder: Path, settings: Checkpoint = DEFAULTS) 
         raise not_loaded(folder, error) from error
 
 
-def _load(engine: MegatronEngine, folder: Path, settings: Checkpoint) -> None:
+def _load(engine: Saved, folder: Path, settings: Checkpoint) -> None:
     assert engine.optimizer is not None, "a reference is never loaded"
     contents, model = settings.load_contents, _model(engine)
     found = CheckpointReader(folder).read_metadata().state_dict_metadata
@@ -211,15 +226,15 @@ def _load(engine: MegatronEngine, folder: Path, settings: Checkpoint) -> None:
         torch.manual_seed(derive_seed(engine.seed, "train", engine.updates, dist.get_rank()))
 
 
-def _chunks(engine: MegatronEngine) -> Iterator[tuple[str, Any]]:
+def _chunks(engine: Saved) -> Iterator[tuple[str, Any]]:
     yield from ((str(number), chunk) for number, chunk in enumerate(unwrap_model(engine.chunks)))
 
 
-def _parameters(engine: MegatronEngine) -> Iterator[torch.nn.Parameter]:
+def _parameters(engine: Saved) -> Iterator[torch.nn.Parameter]:
     return (parameter for _, chunk in _chunks(engine) for parameter in chunk.parameters())
 
 
-def _model(engine: MegatronEngine) -> State:
+def _model(engine: Saved) -> State:
     """The weights of this worker, by chunk; every layer and every expert under its own name, so that any layout finds it.
 
     Of a model with adapters only theirs: the rest is where it was loaded from.
@@ -245,7 +260,7 @@ def _in_full(model: State, found: Mapping[str, Any]) -> None:
 # The optimizer
 
 
-def _parts(engine: MegatronEngine) -> list[Any]:
+def _parts(engine: Saved) -> list[Any]:
     """The optimizers of this worker: Megatron-core has one of its own for experts that are spread."""
     whole = engine.optimizer
     parts = whole.chained_optimizers if isinstance(whole, ChainedOptimizer) else [whole]
@@ -357,7 +372,7 @@ def _random(state: Any) -> ShardedObject:
 
 
 def _random_of_this_layout(
-    engine: MegatronEngine, progress: Mapping[str, Any] | None, found: Mapping[str, Any]
+    engine: Saved, progress: Mapping[str, Any] | None, found: Mapping[str, Any]
 ) -> ShardedObject | None:
     """This worker's random states in a checkpoint: elsewhere in another layout its neighbours draw other numbers."""
     place = _random(None)
