@@ -86,7 +86,8 @@ def of_no_release(
     for path in (path for path in own if "@" not in str(path[0])):  # else it chooses a config of a group
         place, told = generic(path), dotted(path) in known
         releases = table.schema.releases_of_any(place)
-        lacks = release not in releases and not table.schema.is_free(place, release)
+        later = any(version_of(each) > version for each in releases)  # which a checkout after the release has, too
+        lacks = release not in releases and not later and not table.schema.is_free(place, release)
         if (
             lacks
             and not told
