@@ -45,7 +45,7 @@ def shape_given(path: str, file: Path) -> Iterator[None]:
     try:
         if _config(path) is None:
             raise UsageError(
-                said("{file} is no config.json of a model", file=str(file)),
+                said("{file} is not the config.json of a model", file=str(file)),
                 hint="pass the config.json of the model's folder",
             )
         if read_shape(path) is None:
