@@ -64,15 +64,12 @@ class Table:
 
     @cached_property
     def index(self) -> dict[KeyPath, DialectKey]:
-        """Every key that a rule reads, by generic path; the first rule that names it wins."""
+        """Every key that a rule reads, by generic path; the first rule that names it wins, for the releases of all that do."""
         found: dict[KeyPath, DialectKey] = {}
         for rule in self.rules:
             for key in rule.keys:
                 before = found.get(key.path)
-                if before is None or (isinstance(before.default, Absent) and not isinstance(key.default, Absent)):
-                    found[key.path] = key if key.takes or before is None else replace(key, takes=before.takes)
-                elif key.takes and not before.takes:
-                    found[key.path] = replace(before, takes=key.takes)
+                found[key.path] = key if before is None else _joined(before, key)
         return found
 
     @cached_property
@@ -245,6 +242,14 @@ class Table:
                 continue
             _put(tree, path, copied(value) if isinstance(value, (dict, list)) else value)
         return tree
+
+
+def _joined(before: DialectKey, key: DialectKey) -> DialectKey:
+    """A key that two rules read: the first with a default, in the releases of both."""
+    first, other = (key, before) if isinstance(before.default, Absent) else (before, key)
+    since = min(first.since, other.since, key=version_of) if first.since and other.since else ""
+    until = max(first.until, other.until, key=version_of) if first.until and other.until else ""
+    return replace(first, takes=first.takes or other.takes, since=since, until=until)
 
 
 def release_of(version: Version) -> str:
