@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -202,11 +203,18 @@ def _written_clip(values: Values) -> str:
     )
 
 
+def _reads_images(values: Values) -> bool:
+    """Whether the student of a distillation is a vision model, by its name: its pipeline takes the processor's template."""
+    return "vl" in re.split(r"[^a-z]+", str(values["student_pretrain"] or "").lower())
+
+
 def _templates() -> Iterator[Requirement]:
     for key in TEMPLATED:
         yield Requirement(
             key,
-            lambda v, key=key: not is_agentic(v) and v[key] and v[key] not in TEMPLATES,  # type: ignore[misc]
+            lambda v, key=key: (  # type: ignore[misc]
+                not is_agentic(v) and v[key] and v[key] not in TEMPLATES and not _reads_images(v)
+            ),
             said(
                 "{key} is {{{key}}}, which ROLL does not have. It has {templates}",
                 key=key,

@@ -242,3 +242,18 @@ def test_a_validation_of_distillation_has_files(files: str) -> None:
 )
 def test_what_it_accepts(base: str, change: str) -> None:
     assert _refused(base, change) == []
+
+
+@pytest.mark.parametrize(("student", "is_refused"), [("Qwen/Qwen2.5-7B", True), ("Qwen/Qwen2.5-VL-7B-Instruct", False)])
+def test_a_vision_model_is_distilled_with_the_template_of_its_processor(student: str, is_refused: bool) -> None:
+    text = (
+        f"student_pretrain: {student}\nstudent: {{data_args: {{template: qwen2-vl}}}}\nteacher_pretrain: org/teacher\n"
+    )
+    rows = refused(
+        requirements_of("roll").newest,  # type: ignore[union-attr]
+        dialect("roll"),
+        read_yaml(text, "run.yaml"),
+        release="2026.8",
+        environment={},
+    )
+    assert any(row.key == "student.data_args.template" for row, _ in rows) is is_refused
