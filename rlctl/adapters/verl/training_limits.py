@@ -146,7 +146,13 @@ def _megatron_rows() -> Iterator[Requirement]:
     yield pair_row(
         f"{MEGATRON}.context_parallel_size",
         padding,
-        _megatron(lambda v: unpadded(v) and v.number(f"{MEGATRON}.context_parallel_size") > 1),
+        _megatron(
+            lambda v: (
+                unpadded(v)
+                and v.number(f"{MEGATRON}.context_parallel_size") > 1
+                and not v[f"{OVERRIDES}.context_parallel_algo"]  # MindSpeed, which has context parallelism of its own
+            )
+        ),
         "verl/models/mcore/util.py, preprocess_bshd",
         1,
         TRAINED,
