@@ -170,7 +170,7 @@ def test_a_key_that_fills_anything_fills_all_that_is_declared(name: str) -> None
     assert wrong == [], "\n".join(wrong)
 
 
-ASLEEP = {"verl": 4, "trinity": 23, "roll": 44}
+ASLEEP = {"verl": 4, "trinity": 26, "roll": 44}
 """Keys that no text here makes fill anything, so that what is declared of them is not judged."""
 
 
