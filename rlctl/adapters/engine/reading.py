@@ -746,7 +746,9 @@ class Reader:
         raw = find(self.document.values, leaf)
         names = _NODE.findall(raw) if isinstance(raw, str) else ()
         written_again = all(name in self._plain or self._is_kept(split(name)) for name in names)
-        return raw if written_again or leaf in self.resolved.unresolved else find(self.resolved.values, leaf)
+        value = find(self.resolved.values, leaf)
+        is_known = leaf not in self.resolved.unresolved and not isinstance(value, (Mapping, list, tuple))
+        return value if is_known and not written_again else raw
 
     def _is_kept(self, path: KeyPath) -> bool:
         note = self.table.note_for(path, self.version)
