@@ -352,6 +352,6 @@ def test_the_shape_of_an_unknown_model_is_given(rlctl: Any, tmp_path: Path) -> N
     file.write_text("[]")
     shown = rlctl(*asked, "--model-shape", str(file))
     assert (shown.code, shown.out) == (2, "")
-    assert "is no config.json" in shown.err
+    assert "is not the config.json" in shown.err
     file.write_text('{"model_type": "martian"}')
     assert "martian" in rlctl(*asked, "--model-shape", str(file)).err
