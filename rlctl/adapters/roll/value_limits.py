@@ -380,6 +380,7 @@ ROWS: tuple[Requirement, ...] = (
         "roll/distributed/scheduler/protocol.py, DataProto.make_iterator",
         "set actor_train.training_args.gradient_accumulation_steps so that per_device_train_batch_size x it divides {own}",
         numbers={"own": lambda v: responses(v) // ranks(v), "mini": rank_mini_batch},
+        when="update",
     ),
     Requirement(
         "actor_infer.device_mapping",

@@ -91,6 +91,7 @@ def _algorithms() -> Iterator[Requirement]:
         source,
         "set it to one or several of these, separated by commas",
         numbers={"unknown": unknown},
+        when=ROLLED,
     )
     truncation = f"{CORRECTION}.rollout_is_threshold"
     yield pair_row(

@@ -22,7 +22,7 @@ from rlctl.adapters.verl.requirement_values import (
     uses_critic,
     uses_engine,
 )
-from rlctl.adapters.verl.value_limits import ENGINE, LOADED, POOL, START, Applies, name_row
+from rlctl.adapters.verl.value_limits import ENGINE, LOADED, POOL, START, SYNCED, Applies, name_row
 from rlctl.common.messages.reasons import said
 from rlctl.planning.models import ModelShape
 
@@ -61,13 +61,13 @@ def pair_row(
         key,
         excluded,
         said(
-            "{key} is {{{key}}}, which verl does not combine with {other} = {{{other}}}: it stops {when}",
+            "{key} is {{{key}}}, which verl does not combine with {other} = {{{other}}}",
             key=key,
             other=other,
-            when=when,
         ),
         source,
         said("set {key} to {fix}, or change {other}", key=key, fix=fix, other=other),
+        when=when,
         **others,
     )
 
@@ -77,11 +77,10 @@ def needed_row(key: str, other: str, needed: Applies, source: str, when: str = S
     return Requirement(
         key,
         lambda v: v[key] in (None, "", []) and needed(v),
-        said(
-            "{key} is not set, and {other} = {{{other}}} needs it: verl stops {when}", key=key, other=other, when=when
-        ),
+        said("{key} is not set, and {other} = {{{other}}} needs it", key=key, other=other),
         source,
         said("set {key}, or change {other}", key=key, other=other),
+        when=when,
         **others,
     )
 
@@ -99,13 +98,14 @@ def model_row(
         key,
         refused,
         said(
-            "{key} is {{{key}}}, but the model {{{model}}} {what}: verl stops when it loads the model",
+            "{key} is {{{key}}}, but the model {{{model}}} {what}",
             key=key,
             model=model,
             what=what,
         ),
         source,
         said("set {key} to {fix}", key=key, fix=fix),
+        when=LOADED,
     )
 
 
@@ -179,7 +179,7 @@ def _weights() -> Iterator[Requirement]:
             lambda v, excluded=excluded: is_delta(v) and strategy(v) == "megatron" and excluded(v),  # type: ignore[misc]
             "verl/workers/engine/megatron/transformer_impl.py, MegatronEngine._mcore_export_index",
             "nccl",
-            "at the first weight sync",
+            SYNCED,
         )
     yield name_row(
         f"{ROLLOUT}.checkpoint_engine.engine_kwargs.delta_sharded.encoding",
@@ -199,7 +199,7 @@ def _weights() -> Iterator[Requirement]:
         ),
         "verl/utils/fsdp_utils.py, collect_lora_params",
         "false",
-        "at the first weight sync",
+        SYNCED,
     )
     bucket = f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes"
     yield model_row_of_bucket(bucket)
@@ -223,6 +223,7 @@ def model_row_of_bucket(key: str) -> Requirement:
         "verl/checkpoint_engine/mooncake_checkpoint_engine.py, MooncakeCheckpointEngine.send_weights",
         said("set {key} to {{mebibytes}} or more", key=key),
         numbers={"mebibytes": mebibytes},
+        when=SYNCED,
     )
 
 

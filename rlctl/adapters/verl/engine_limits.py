@@ -137,7 +137,7 @@ def _agent_workers(applies: Callable[[Values], object], **releases: Any) -> Requ
         "verl/experimental/agent_loop/agent_loop.py, AgentLoopManager.generate_sequences",
         said("set {key} to {{fits}}", key=WORKERS),
         numbers={"responses": _responses, "workers": _workers, "fits": _fitting_workers},
-        when="rollout",
+        when="generation",
         **releases,
     )
 
@@ -200,6 +200,7 @@ def _lora() -> Iterator[Requirement]:
         ),
         "verl/utils/fsdp_utils.py, collect_lora_params",
         said("set {rollout}.load_format to safetensors", rollout=ROLLOUT),
+        when="sync",
         since="0.6",
         older={"0.4": "verl/workers/sharding_manager/fsdp_vllm.py, FSDPVLLMShardingManager"},
         until="0.7",
@@ -340,8 +341,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: _needs_messages(v) and not v["data.return_raw_chat"],
         said(
             "data.return_raw_chat is false, its default, but {rollout}.mode async and multi-turn rollout read the chat messages "
-            "of "
-            "each row: verl stops at the first rollout",
+            "of each row: verl stops at the first rollout",
             rollout=ROLLOUT,
         ),
         "verl/experimental/agent_loop/agent_loop.py, AgentLoopWorker.generate_sequences",
@@ -349,7 +349,7 @@ ROWS: tuple[Requirement, ...] = (
         since="0.5",
         older={"0.4": "verl/workers/rollout/chat_scheduler.py"},
         until="0.6",
-        when="rollout",
+        when="generation",
     ),
     Requirement(
         f"{MODEL}.target_modules",
@@ -360,8 +360,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         said(
             "{model}.target_modules is {{{model}.target_modules}}; PEFT takes it for a name of modules, which the model does "
-            "not have, "
-            "and verl stops when it loads the model",
+            "not have, and verl stops when it loads the model",
             model=MODEL,
         ),
         "peft/tuners/tuners_utils.py, BaseTuner.inject_adapter",
@@ -396,6 +395,7 @@ ROWS: tuple[Requirement, ...] = (
         said("set {rollout}.name to vllm", rollout=ROLLOUT),
         since="0.3",
         until="0.3",
+        when="rollout",
     ),
     Requirement(
         TOKENS,
@@ -425,8 +425,7 @@ ROWS: tuple[Requirement, ...] = (
             lambda v, engines=engines: v[f"{ROLLOUT}.name"] not in (None, "???", *engines),  # type: ignore[misc]
             said(
                 "{rollout}.name is {{{rollout}.name}}, which verl does not have: it stops when it starts the rollout engine. It "
-                "has "
-                "{engines}",
+                "has {engines}",
                 rollout=ROLLOUT,
                 engines=", ".join(engines),
             ),

@@ -31,7 +31,7 @@ from rlctl.adapters.verl.requirement_values import (
     uses_critic,
     uses_reference,
 )
-from rlctl.adapters.verl.value_limits import ENGINE, LOADED, LOSS, START, TRAINED, Applies, name_row, value_row
+from rlctl.adapters.verl.value_limits import ENGINE, LOADED, LOSS, ROLLED, TRAINED, Applies, name_row, value_row
 from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import said
 
@@ -129,6 +129,7 @@ def _dynamic_rows() -> Iterator[Requirement]:
         "verl/utils/dynamic_cp_scheduler.py, DynamicCPScheduler.schedule",
         said("raise {key}", key=RANK_TOKENS),
         numbers={**ranks, "longest": longest},
+        when=TRAINED,
     )
 
 
@@ -225,7 +226,7 @@ def _megatron_rows() -> Iterator[Requirement]:
         "more than 0",
         f"{ENGINE_FILE}, MegatronEngineWithLMHead._lm_head_logits_processor",
         1.0,
-        "after the first rollout",
+        ROLLED,
         _megatron(lambda v: True),
     )
     stages = f"{MEGATRON}.virtual_pipeline_model_parallel_size"
@@ -254,6 +255,7 @@ def _megatron_rows() -> Iterator[Requirement]:
             other=f"{ACTOR}.ppo_micro_batch_size_per_gpu",
         ),
         numbers={"batches": _micro_batches},
+        when=TRAINED,
     )
     for other, excluded in (
         (f"{LOSS}.loss_mode", distils_topk),
@@ -342,6 +344,7 @@ def _fsdp_rows() -> Iterator[Requirement]:
         said("{key} is null; expected a number: verl stops at the first training step", key=clip),
         f"{engine}, FSDPEngine.optimizer_step",
         said("set {key} to {fix}", key=clip, fix=1.0),
+        when=TRAINED,
     )
     yield name_row(
         f"{ACTOR}.optim.optimizer",
@@ -390,7 +393,7 @@ def _fsdp_rows() -> Iterator[Requirement]:
         ),
         "verl/utils/kernel/linear_cross_entropy.py, LinearCrossEntropy.forward",
         "1.0",
-        "after the first rollout",
+        ROLLED,
     )
 
 
@@ -470,7 +473,7 @@ def _resume_rows() -> Iterator[Requirement]:
             and (v[key] is not None or v["trainer.resume_mode"] == "resume_path")
             and "global_step_" not in str(v[key])
         ),
-        said("{key} is {{{key}}}; expected a folder global_step_N: verl stops {when}", key=key, when=START),
+        said("{key} is {{{key}}}; expected a folder global_step_N", key=key),
         "verl/utils/checkpoint/checkpoint_handler.py, CheckpointHandler._determine_resume_path",
         said("set {key} to a folder global_step_N", key=key),
         kinds=("sft_engine",),

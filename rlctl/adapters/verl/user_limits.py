@@ -87,29 +87,25 @@ def _sources() -> Iterator[Requirement]:
     starts = ["0.3", *MORE_BUILT_IN]
     for start, end in zip(starts, ["0.3", "0.4", "0.5", ""], strict=True):
         known += MORE_BUILT_IN.get(start, ())
-        for key, when in (
-            ("data.train_files", "after the first rollout"),
-            ("data.val_files", "at the first validation"),
-        ):
+        for key, when in (("data.train_files", "rollout"), ("data.val_files", "validation")):
             unscored = _unscored(key, known, "aime" if start != "0.3" else "")
             yield Requirement(
                 key,
                 unscored,
                 said(
-                    "rows of {key} have the data_source {{sources}}, for which verl has no reward function: the run stops {when}",
+                    "rows of {key} have the data_source {{sources}}, for which verl has no reward function",
                     key=key,
-                    when=when,
                 ),
                 SCORES,
                 "set custom_reward_function.path to a file with a function compute_score, or change data_source",
                 numbers={"sources": unscored},
-                when="rollout" if key == "data.train_files" else "validation",
+                when=when,
                 since=start,
                 until=end,
             )
 
 
-def _column_row(key: str, default: str, needed: Callable[[Values], bool], when: str, since: str) -> Requirement:
+def _column_row(key: str, default: str, needed: Callable[[Values], bool], since: str) -> Requirement:
     """A column that the reward manager reads from each row."""
 
     def missing(values: Values) -> str:
@@ -120,7 +116,7 @@ def _column_row(key: str, default: str, needed: Callable[[Values], bool], when: 
     return Requirement(
         key or "data.train_files",
         missing,
-        said("{{file}} has no column '{{column}}', which verl reads for each reward: the run stops {when}", when=when),
+        "{file} has no column '{column}', which verl reads for each reward",
         "verl/workers/reward_manager/naive.py, NaiveRewardManager.__call__",
         "rewrite the data with this column, as verl's examples/data_preprocess do",
         numbers={"file": missing, "column": lambda values: (values[key] if key else None) or default},
@@ -151,8 +147,8 @@ def _plain_prompt(values: Values) -> str:
 
 
 COLUMN_ROWS: tuple[Requirement, ...] = (
-    _column_row("data.reward_fn_key", "data_source", scores_rows, "after the first rollout", "0.4"),
-    _column_row("", "reward_model", scores_rows, "after the first rollout", "0.3"),
+    _column_row("data.reward_fn_key", "data_source", scores_rows, "0.4"),
+    _column_row("", "reward_model", scores_rows, "0.3"),
     Requirement(
         "data.prompt_key",
         _plain_prompt,
@@ -428,6 +424,7 @@ NEWEST_ROWS: tuple[Requirement, ...] = (
         "verl/trainer/ppo/core_algos.py, compute_gdpo_outcome_advantage",
         "return them, or remove them from algorithm.gdpo_reward_keys",
         numbers={"names": _unreturned},
+        when="rollout",
     ),
 )
 

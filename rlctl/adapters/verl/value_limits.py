@@ -23,14 +23,10 @@ from rlctl.adapters.verl.requirement_values import (
 )
 from rlctl.common.messages.reasons import said
 
-START, ENGINE, LOADED, ROLLED, TRAINED = (
-    "when it starts",
-    "when it starts the rollout engine",
-    "when it loads the model",
-    "after the first rollout",
-    "at the first training step",
+START, ENGINE, LOADED, GENERATED, ROLLED, TRAINED, SYNCED = (
+    *("start", "engine", "load", "generation", "rollout", "update", "sync"),
 )
-"""When a run stops."""
+"""When a run stops, as ``Requirement.when`` says it."""
 Applies = Callable[[Values], object]
 BACKENDS = ("naive", "nccl", "hccl", "nixl", "mooncake", "kimi_ckpt_engine", "delta_sharded")
 MANAGERS = ("naive", "dapo", "remote", "gdpo", "rate_limited")
@@ -100,9 +96,10 @@ def value_row(
     return Requirement(
         key,
         lambda v: applies(v) and v[key] is not None and not fits(v[key]),
-        said("{key} is {{{key}}}; expected {expected}: verl stops {when}", key=key, expected=expected, when=when),
+        said("{key} is {{{key}}}; expected {expected}", key=key, expected=expected),
         source,
         said("set {key} to {fix}", key=key, fix=fix),
+        when=when,
         **others,
     )
 
@@ -191,7 +188,7 @@ def _names() -> Iterator[Requirement]:
         f"{ROLLOUT}.agent.default_agent_loop",
         ("single_turn_agent", "tool_agent"),
         "verl/experimental/agent_loop/agent_loop.py, AgentLoopWorker._run_agent_loop",
-        "at the first rollout",
+        GENERATED,
         applies=lambda v: (
             v[f"{ROLLOUT}.name"] in ("vllm", "sglang", "trtllm")
             and not v[f"{ROLLOUT}.agent.agent_loop_config_path"]

@@ -8,10 +8,9 @@ from typing import Any
 from rlctl.adapters.engine.requirements import Requirement, Values
 from rlctl.adapters.verl.combination_limits import VLLM_ARGS, model_row, needed_row, pair_row
 from rlctl.adapters.verl.requirement_values import MODEL, ROLLOUT, longest, uses_engine
-from rlctl.adapters.verl.value_limits import ENGINE, Applies, count_rows, value_row
+from rlctl.adapters.verl.value_limits import ENGINE, GENERATED, Applies, count_rows, value_row
 from rlctl.common.report import Level
 
-ROLLED = "at the first rollout"
 SPECULATIVE = f"{VLLM_ARGS}.speculative_config"
 NO_FLOAT16 = ("gemma2", "gemma3", "gemma3_text", "glm4")
 """Types of models that vLLM does not run in float16."""
@@ -48,7 +47,7 @@ def _sampling() -> Iterator[Requirement]:
                 expected,
                 SAMPLING,
                 fix,
-                ROLLED,
+                GENERATED,
                 lambda v, key=f"{section}.{name}": uses_engine("vllm")(v) and v.written(key),  # type: ignore[misc]
             )
         yield value_row(
@@ -57,7 +56,7 @@ def _sampling() -> Iterator[Requirement]:
             "at most 2",
             SAMPLING,
             1.0,
-            ROLLED,
+            GENERATED,
             _vllm(lambda v: True),
             level=Level.WARNING,
         )

@@ -112,6 +112,9 @@ sample-weight-version = weight version
 
 code-when = { $code }, { $when }
 when-start = before the first step
+when-engine = when the rollout engine starts
+when-load = when the model is loaded
+when-generation = at the first rollout
 when-rollout = after the first rollout
 when-update = at the first update
 when-validation = at the first validation

@@ -108,6 +108,9 @@ sample-weight-version = 权重版本
 
 code-when = { $code }，{ $when }
 when-start = 第一步之前
+when-engine = 启动 rollout 引擎时
+when-load = 加载模型时
+when-generation = 第一次 rollout 时
 when-rollout = 第一次 rollout 之后
 when-update = 第一次更新参数时
 when-validation = 第一次验证时
