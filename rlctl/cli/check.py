@@ -247,9 +247,9 @@ def _checked(
 
     report.findings = [elsewhere(finding) for finding in report.findings]
     if question.runner is not arguments.Runner.RLCTL:
-        from rlctl.translation.acceptance import with_moments
+        from rlctl.translation.acceptance import once, with_moments
 
-        report.findings = with_moments(report.findings)
+        report.findings = with_moments(once(report.findings))
     scope = _scope(loaded, report, question) if loaded is not None else ()
     report.findings, silenced = divided(report.findings, question.ignored, file)
     return Checked(file, report, scope, silenced)

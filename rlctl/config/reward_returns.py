@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlctl.config.reward_signatures import plain_function
+
 NUMBER, MAPPING, TEXT, NOTHING, SEQUENCE = "number", "mapping", "text", "nothing", "sequence"
 NUMERIC = frozenset({"float", "int", "bool", "round", "max", "min", "len", "sum", "abs"})
 """Built-in functions whose results are numbers, if a reward function returns them."""
@@ -45,14 +47,8 @@ class Returns:
 
 def returns_of(path: Path, name: str) -> Returns | None:
     """What a function of a file returns; None if the file lacks it, or it is no plain function."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return None
-    for node in tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name and not node.decorator_list:
-            return returns_in(node)
-    return None
+    node = plain_function(path, name)
+    return None if node is None else returns_in(node)
 
 
 def returns_in(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Returns:

@@ -68,11 +68,17 @@ def takes(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Parameters:
 
 def parameters_of(path: Path, name: str) -> Parameters | None:
     """The parameters of a function of a file; None if the file lacks it, or if a decorator may change them."""
+    node = plain_function(path, name)
+    return None if node is None else takes(node)
+
+
+def plain_function(path: Path, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """A function of a file; None if the file lacks it or is no Python, or if a decorator may change it."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name and not node.decorator_list:
-            return takes(node)
+            return node
     return None

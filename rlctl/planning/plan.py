@@ -73,7 +73,7 @@ PLAN_VERSION = 1
 KnownLengths = Callable[[Config], Lengths]
 """Lengths of a stage's prompts and responses, by its config."""
 MEMORY_ERROR, TIME_ERROR = 0.2, 1.5
-"""How far estimates are from measurements in nine of ten: a share of the GiB, and a factor of the seconds."""
+"""How far most estimates are from measurements: a share of the GiB, and a factor of the seconds."""
 NOTED_GIB = 1.0
 """How much more memory the longest sequences need if a note says so."""
 Role = Literal["policy", "rollout", "reference", "critic", "reward", "reward_model", "judge", "auxiliary", "agent"]

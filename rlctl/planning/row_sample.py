@@ -14,7 +14,7 @@ from typing import Any
 ROWS = 20_000
 """Rows that are read."""
 LARGEST_JSON = 64 << 20
-"""Bytes of a JSON list that is read whole, and of lines that are read."""
+"""Bytes of a JSON list that is read; a larger one is left unread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def row_sample(path: Path, form: str = "auto", without: tuple[str, ...] = (), mo
     return _read(path.absolute(), form, without, most, (state.st_mtime_ns, state.st_size))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def _read(path: Path, form: str, without: tuple[str, ...], most: int, state: tuple[int, int]) -> RowSample | None:
     """The rows of a file that was last changed at a time, in nanoseconds, and has some bytes."""
     ending = path.suffix.lower().removeprefix(".") if form == "auto" else form
@@ -60,8 +60,9 @@ def _json(path: Path, without: Sequence[str], most: int) -> Iterator[Mapping[str
     with path.open("rb") as stream:
         first = next((line for line in stream if line.strip()), b"")
         if first.lstrip().startswith(b"["):
-            found = json.loads(path.read_bytes()) if path.stat().st_size <= LARGEST_JSON else []
-            yield from (row for row in found if isinstance(row, Mapping))
+            if path.stat().st_size > LARGEST_JSON:
+                raise ValueError(f"{path} is too large to be read whole")
+            yield from (row for row in json.loads(path.read_bytes()) if isinstance(row, Mapping))
             return
         stream.seek(0)
         yield from (row for line in stream if line.strip() and isinstance(row := json.loads(line), Mapping))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from rlctl.adapters import dialect as dialect_called
-from rlctl.adapters.engine.requirements import IGNORES, Requirements, refused, requirements_of, series_of
+from rlctl.adapters.engine.requirements import IGNORES, REFUSES, Requirements, refused, requirements_of, series_of
 from rlctl.adapters.engine.rules import split
 from rlctl.adapters.engine.tree import put
 from rlctl.common.errors import Location
@@ -114,6 +114,13 @@ def with_unknown_keys(runner: str, findings: Iterable[Finding], allowed: Collect
         else finding
         for finding in findings
     ]
+
+
+def once(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings without values that cannot be read, where the framework's own refusal of the same key says more."""
+    listed = list(findings)
+    refused_keys = {item.key for item in listed if item.code == REFUSES and item.level is Level.ERROR}
+    return [item for item in listed if item.code != "bad-value" or item.key not in refused_keys]
 
 
 def with_moments(findings: Iterable[Finding]) -> list[Finding]:

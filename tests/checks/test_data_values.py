@@ -86,3 +86,12 @@ def test_a_sample_says_whether_it_is_whole(tmp_path: Path) -> None:
 def test_values_inside_columns() -> None:
     row = {"a": {"b": 1}, "c.d": 2}
     assert [value_at(row, key) for key in ("a.b", "c.d", "a.x", "x.y")] == [1, 2, None, None]
+
+
+def test_a_list_that_is_too_large_is_left_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps([{"prompt": "a", "answer": ""}] * 3))
+    assert row_sample(path) is not None
+    monkeypatch.setattr("rlctl.planning.row_sample.LARGEST_JSON", 10)
+    path.write_text(json.dumps([{"prompt": "a", "answer": ""}] * 4))
+    assert row_sample(path) is None, "and not as a file without rows"

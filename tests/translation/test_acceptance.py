@@ -12,7 +12,7 @@ import yaml
 
 from rlctl.common.report import Bucket, Level, Report
 from rlctl.documents import Document, read_yaml, write_yaml
-from rlctl.translation.acceptance import findings_of, of_its_own_framework, requirements_of, with_unknown_keys
+from rlctl.translation.acceptance import findings_of, of_its_own_framework, once, requirements_of, with_unknown_keys
 from rlctl.translation.translate import read, read_document, translate_loaded
 from tests.adapters.refused import BASES, IGNORED, NULLS, REFUSED, A, R, changed, tree
 
@@ -309,6 +309,42 @@ def test_the_command_cites_the_source(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "data.train_batch_size (16) is less than" in error["message"]
     assert "verl/workers/config/actor.py, ActorConfig.validate" in error["message"]
     assert "not-supported" not in {item["code"] for item in findings}
+
+
+MOMENTS = {
+    "when it loads the model": ("start", "load"),
+    "at the first rollout": ("generation",),
+    "after the first rollout": ("rollout",),
+    "at the first training step": ("update",),
+    "at its first train step": ("update",),
+    "at the first weight sync": ("sync",),
+}
+"""Words of a message for when a run stops, and the moments that do not contradict them."""
+
+
+@pytest.mark.parametrize("dialect", REFUSED)
+def test_a_message_does_not_contradict_the_moment_of_its_error(dialect: str) -> None:
+    requirements = requirements_of(dialect)
+    assert requirements is not None
+    wrong = [
+        f"{row.key}: {row.when}, but {words}"
+        for row in requirements.rows
+        for words, moments in MOMENTS.items()
+        if words in row.message.replace("when it starts, or after the first rollout", "")
+        and row.level is Level.ERROR
+        and row.when not in moments
+    ]
+    assert wrong == []
+
+
+def test_a_value_that_reading_refuses_is_refused_once() -> None:
+    text = "algorithm: {adv_estimator: grpo, use_kl_in_reward: true, kl_penalty: k9}\n"
+    loaded, report = read_document(read_yaml(text, "run.yaml"), dialect="verl@0.9", environment={})
+    found = [*report.findings, *findings_of("verl", loaded, report)]
+    key = "algorithm.kl_penalty"
+    assert [item.code for item in found if item.key == key] == ["bad-value", "runner-refuses"]
+    assert [item.code for item in once(found) if item.key == key] == ["runner-refuses"]
+    assert once(report.findings) == report.findings
 
 
 def test_a_file_is_checked_for_its_own_framework_without_being_asked() -> None:

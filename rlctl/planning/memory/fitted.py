@@ -14,9 +14,9 @@ MEAN_LENGTH = 0.185
 """Length of the other sequences of a packed micro-batch, as a share of the longest."""
 FROZEN_COPY = 1.9
 """Bytes that FSDP1 holds for each frozen weight of its shard while adapters are trained, beside the weight."""
-TRAINING = 0.3
+TRAINING = 0.35
 """Share of a GPU's arithmetic that matrix products of training and prefill reach."""
-DECODING = 0.4
+DECODING = 0.35
 """Share of a GPU's memory bandwidth that decoding reaches."""
 LAUNCH = 3e-4
 """Seconds to launch the kernels of a dense layer in a forward pass."""

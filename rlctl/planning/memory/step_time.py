@@ -158,7 +158,7 @@ def pass_seconds(what: Pass, gpu: Gpu) -> float:
     layers = what.shape.layers / what.pipeline
     launched = what.micro_batches * what.forwards * layers * fitted.LAUNCH * _kernels(what.shape)
     bubble = 1 + (what.pipeline - 1) / (what.chunks * max(what.micro_batches, 1))
-    return max(computed, launched) * bubble + _exchanged(what, gpu) * bubble
+    return max(computed, launched) * bubble + _exchanged(what, gpu, computed) * bubble
 
 
 def _kernels(shape: ModelShape) -> int:
@@ -166,8 +166,8 @@ def _kernels(shape: ModelShape) -> int:
     return MOE_KERNELS if shape.experts else 1
 
 
-def _exchanged(what: Pass, gpu: Gpu) -> float:
-    """Seconds that devices exchange bytes, as far as they wait for them."""
+def _exchanged(what: Pass, gpu: Gpu, computed: float) -> float:
+    """Seconds that devices exchange bytes, as far as they wait: weights are gathered while products run at the GPU's peak."""
     shape = what.shape
     layers = shape.layers / what.pipeline
     wide = 2 * what.tokens / what.context * shape.hidden
@@ -181,5 +181,5 @@ def _exchanged(what: Pass, gpu: Gpu) -> float:
     if what.sharded:
         speed = link(gpu, what.devices)
         gathered = 2 * shape.parameters * what.micro_batches * what.forwards / 2 / speed
-        found += max(0.0, gathered - what.forwards * what.operations / what.devices / 1e15)
+        found += max(0.0, gathered - fitted.TRAINING * computed)
     return found

@@ -11,7 +11,7 @@ from rlctl.config import Config, config_from
 from rlctl.planning.arithmetic import Cluster
 from rlctl.planning.memory import GPUS, StepCost, cost_of
 from rlctl.planning.memory.lengths import QUANTILES, of_counts, of_mean, of_pair
-from rlctl.planning.memory.step_time import Generation, generation_seconds, touched_parameters
+from rlctl.planning.memory.step_time import Generation, Pass, generation_seconds, pass_seconds, touched_parameters
 from rlctl.planning.models import ModelShape, read_shape
 from rlctl.planning.plan import make_plan, plan_from
 
@@ -108,6 +108,17 @@ def test_more_of_everything_takes_longer() -> None:
     assert seconds(offloaded.moving_seconds) > seconds(base.moving_seconds)
     ahead = cost(grpo(), ahead=True)
     assert seconds(ahead.step_seconds) < seconds(base.step_seconds)
+
+
+def test_weights_are_gathered_while_a_gpu_computes() -> None:
+    """A slow GPU hides what a fast one waits for."""
+    model = shape("Qwen/Qwen2.5-7B-Instruct")
+    work = Pass(model, operations=1e14, forwards=3, devices=8, micro_batches=8, tokens=4096, sharded=True)
+    fast = GPUS["H100"]
+    slow = replace(fast, tflops=fast.tflops / 50)
+    waits = [pass_seconds(work, gpu) - pass_seconds(replace(work, sharded=False), gpu) for gpu in (fast, slow)]
+    assert waits[0] > 0
+    assert waits[1] == 0
 
 
 def test_a_pipeline_with_few_micro_batches_has_bubbles() -> None:
