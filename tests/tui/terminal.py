@@ -62,9 +62,28 @@ class Terminal:
             time.sleep(0.3)
 
     def answer(self, *keys: str) -> None:
-        """Press keys in a box, once it takes any."""
+        """Press keys in a box, once it takes any: it lets the first half second pass, longer on a machine that is busy."""
         time.sleep(1.0)
-        self.press(*keys)
+        for key in keys:
+            self._press_until_taken(key)
+
+    def _press_until_taken(self, key: str) -> None:
+        """Press a key that changes the screen, and again if nothing came of it for ten seconds."""
+        deadline = time.monotonic() + PATIENCE
+        before = self._coloured
+        while True:
+            self.press(key)
+            again = time.monotonic() + 10.0
+            while time.monotonic() < again:
+                if self._coloured != before:
+                    return
+                time.sleep(0.1)
+            assert time.monotonic() < deadline, f"{key} changed nothing:\n{self.screen}"
+
+    @property
+    def _coloured(self) -> str:
+        """The screen with its colours, which show what is chosen."""
+        return self.tmux("capture-pane", "-e", "-p", "-t", "it")
 
     def type(self, text: str) -> None:
         """Type a text as it is."""

@@ -243,13 +243,13 @@ def test_a_worker_that_is_killed_is_replaced_and_its_call_made_again(workers: Ca
 
 @pytest.mark.ray
 def test_a_worker_that_hangs_is_told_from_one_that_is_busy(workers: Callable[..., RayGroup]) -> None:
-    group = workers("policy-0", "policy-1", limit=8.0)
+    group = workers("policy-0", "policy-1", limit=20.0)
     group.build(Worker, [(0,), (1,)]).wait()
     stopped = group.processes()[1]
     began = time.monotonic()
-    with pytest.raises(WorkerLost, match=r"^policy-1: its process has been unresponsive for 4 s"):
+    with pytest.raises(WorkerLost, match=r"^policy-1: its process has been unresponsive for 10 s"):
         group.each(Worker.sleep_or_hang, [(False,), (True,)])
-    assert 4.0 <= time.monotonic() - began < 15.0
+    assert 10.0 <= time.monotonic() - began < 60.0, "the call itself takes that long"
     group.close()
     until(lambda: has_ended(stopped), "a process that is stopped is ended too")
 
