@@ -50,6 +50,7 @@ __all__ = [
     "new_problems",
     "of_reading",
     "refuse_unused",
+    "rules_of_here",
     "with_mistyped_keys",
     "without_equivalent",
 ]
@@ -90,6 +91,13 @@ RULES_OF_FILES: tuple[Check, ...] = (
 
 RULES_OF_ROWS: tuple[Check, ...] = lengths.RULES
 """Rules that tokenize some of the data."""
+
+
+def rules_of_here() -> tuple[Check, ...]:
+    """Rules that ask this machine and the services of a run; loaded when they are asked for."""
+    from rlctl.checks import here
+
+    return here.RULES
 
 
 def check(

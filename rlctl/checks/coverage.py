@@ -35,17 +35,20 @@ class Subject:
         return text("scope-unchecked", name=name, reason=text(f"unchecked-{self.reason}", value=self.value))
 
 
-def coverage(config: Config, surroundings: CheckContext, *, data: bool, unread_release: str = "") -> list[Subject]:
+def coverage(
+    config: Config, surroundings: CheckContext, *, data: bool, here: bool = False, unread_release: str = ""
+) -> list[Subject]:
     """The subjects of a check of a config.
 
     Args:
         config: that was checked.
         surroundings: with which.
         data: whether rows were tokenized.
+        here: whether this machine and its services were asked.
         unread_release: the framework's release, if rlctl has not read what that one refuses.
     """
     stages, broken = resolve_stages(config) if config.stages else ([], [])
-    found = [Subject("config")]
+    found = [Subject("config"), *([Subject("here")] if here else [])]
     found += [Subject("requirements", "release", unread_release)] if unread_release else []
     for each in [stage.config for stage in stages] if stages and not broken else [config]:
         found += [*_rewards(each), *_columns(each)]

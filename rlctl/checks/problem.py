@@ -169,6 +169,18 @@ LEVELS: Mapping[str, Level] = {
     "runner-ignores": _W,
     "runner-release": _N,
     "not-supported": _E,
+    "here-late": _W,
+    "here-gpus": _E,
+    "here-busy": _W,
+    "here-shm": _W,
+    "here-folder": _E,
+    "here-disk": _E,
+    "here-port": _E,
+    "here-sandbox": _E,
+    "here-ray": _E,
+    "here-hub": _E,
+    "here-tracker": _E,
+    "here-endpoint": _E,
 }
 """How bad each code is if rlctl runs the config, in the order of the page; the catalogue of messages says what it means."""
 

@@ -53,7 +53,13 @@ class Question:
     allow_unknown: Sequence[str]
     runner: arguments.Runner
     data: bool
+    here: bool = False
     ignored: Sequence[str] = ()
+    verbose: bool = False
+
+
+VERIFIED = 10
+"""Findings, gravest first, whose suggestions are verified if nobody asks for more: each takes readings of the config."""
 
 
 def check(
@@ -72,6 +78,13 @@ def check(
     ] = None,
     data: Annotated[
         bool, typer.Option("--data", help="Also tokenize a few rows of the training data to see whether they fit.")
+    ] = False,
+    here: Annotated[
+        bool,
+        typer.Option(
+            "--here",
+            help="Also ask this machine and the services of the run: GPUs, disk, ports, Ray, the hub, trackers, endpoints.",
+        ),
     ] = False,
     dialect: arguments.Dialect = None,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
@@ -107,7 +120,8 @@ def check(
 
     Each finding has a code, a file and line, and what to do about it. Nothing is changed, imported or started. Several files,
     and the configs of a folder, are checked one by one. A path that is missing on this machine is a warning, because the
-    config may be for another one. Exits 1 if a config has errors, 3 if it has warnings only.
+    config may be for another one; [b]--here[/b] says that it is for this one, and asks its services, too. Exits 1 if a config
+    has errors, 3 if it has warnings only.
 
     [b]--ignore CODE[/b], or a comment [b]# rlctl: ignore CODE[/b] on a line, alone above it, or at the top of the file, silences
     findings; the summary counts them.
@@ -119,6 +133,8 @@ def check(
     [cyan]rlctl check run.yaml --set batch.mini_batch_responses=256[/cyan]
 
     [cyan]rlctl check verl.yaml trainer.nnodes=4 --cluster 4x8:H100 --json[/cyan]
+
+    [cyan]rlctl check run.yaml --here[/cyan]
 
     [cyan]rlctl check configs/ --runner verl --format github --fail-on error[/cyan]
     """
@@ -139,7 +155,9 @@ def check(
         allow_unknown=allow_unknown,
         runner=runner,
         data=data,
+        here=here,
         ignored=ignored,
+        verbose=verbose,
     )
     files = list(inputs) if only_configs and all(map(is_file, inputs)) else _files(inputs)
     checked = (
@@ -245,7 +263,8 @@ def _checked(
     from rlctl.checks import elsewhere
     from rlctl.checks.silence import divided
 
-    report.findings = [elsewhere(finding) for finding in report.findings]
+    if not question.here:
+        report.findings = [elsewhere(finding) for finding in report.findings]
     if question.runner is not arguments.Runner.RLCTL:
         from rlctl.translation.acceptance import once, with_moments
 
@@ -263,7 +282,7 @@ def _scope(loaded: Loaded, report: Report, question: Question) -> list[Subject]:
     unread = any(item.code == "runner-release" for item in report.findings)
     context = CheckContext(question.cluster, runner=question.runner)
     release = release_of(report.dialect) if unread else ""
-    return coverage(loaded.config, context, data=question.data, unread_release=release)
+    return coverage(loaded.config, context, data=question.data, here=question.here, unread_release=release)
 
 
 def _is_other_yaml(file: str) -> bool:
@@ -280,11 +299,15 @@ def _is_other_yaml(file: str) -> bool:
 def _of_config(loaded: Loaded, report: Report, question: Question) -> list[Finding]:
     """What the rules find, in the words of the file."""
     from rlctl.adapters import memory_terms
-    from rlctl.checks import RULES_OF_FILES, RULES_OF_ROWS
+    from rlctl.checks import RULES_OF_FILES, RULES_OF_ROWS, rules_of_here
     from rlctl.checks import check as run_checks
     from rlctl.translation.advice import in_own_words
 
-    rules = (*RULES_OF_FILES, *(RULES_OF_ROWS if question.data else ()))
+    rules = (
+        *RULES_OF_FILES,
+        *(RULES_OF_ROWS if question.data else ()),
+        *(rules_of_here() if question.here else ()),
+    )
     found = run_checks(
         loaded.config,
         locate=loaded.locate_any,
@@ -295,7 +318,7 @@ def _of_config(loaded: Loaded, report: Report, question: Question) -> list[Findi
         terms=memory_terms(report, question.runner),
         more=rules,
     )
-    return in_own_words(found, loaded, report.dialect)
+    return in_own_words(found, loaded, report.dialect, most=None if question.verbose else VERIFIED)
 
 
 def _refuse_unused(found: Sequence[Checked], allowed: Sequence[str]) -> None:

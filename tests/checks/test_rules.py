@@ -733,8 +733,8 @@ def said(finding: Finding) -> str:
     return " ".join([finding.id, *(f"{name}={value}" for name, value in finding.params.items())])
 
 
-OF_FILES = {code for code in LEVELS if code.startswith(("code-", "data-", "model-files"))}
-"""Codes of rules that read files: ``test_user_code.py`` and ``test_data_files.py`` provoke them."""
+OF_FILES = {code for code in LEVELS if code.startswith(("code-", "data-", "model-files", "here-"))}
+"""Codes of rules that read files or ask the machine: ``test_user_code.py``, ``test_data_files.py``, ``test_here.py`` provoke them."""
 
 
 def test_every_code_is_provoked_by_a_test() -> None:

@@ -488,3 +488,9 @@ def test_the_release_that_was_assumed_is_said_once(rlctl: Any, tmp_path: Path, c
         "custom_reward_function: {path: r.py, name: f}\ntrainer: {total_training_steps: 2}\n"
     )
     assert rlctl(command, str(file)).err.count("[release-assumed]") == 1
+
+
+def test_here_asks_this_machine_and_says_so(rlctl: Any, config_file: Path) -> None:
+    shown = json.loads(rlctl("check", str(config_file), "--here", "--json", "--set", "placement.device=cpu").out)
+    assert "this machine and its services" in shown["checked"]
+    assert {item["level"] for item in shown["findings"] if item["code"] == "path-missing"} == {"error"}

@@ -517,3 +517,88 @@ runner-ignores = { $reason }; see { $source }
 
 runner-release = the file is read as { $read }, but checked against the requirements of { $checked }
     .about = The file is for a different release than the one whose requirements are checked.
+
+here-late = { $subject } did not answer within { $seconds } seconds
+    .about = `--here`: a probe of this machine or of a service did not end in time, so what it would have found is not known.
+    .hint = see whether it hangs, and check again
+here-late_failed = { $subject } cannot be asked: { $reason }
+    .hint = see why the system refuses it, and check again
+
+here-gpus = the config uses { $needed } GPUs on each node; this machine has { $found }{ $hidden ->
+        [0] {""}
+       *[other] {" "}(CUDA_VISIBLE_DEVICES hides { $hidden })
+    }
+    .about = `--here`: this machine lacks GPUs, or its driver fails or is too old.
+    .hint = { $fix }, or run it on a machine with { $needed } GPUs
+    .otherwise = run it on a machine with { $needed } GPUs
+here-gpus_none = the config uses { $needed } GPUs on each node; this machine has no nvidia-smi, so no driver
+    .hint = run it on a machine with GPUs, or set placement.device to cpu
+here-gpus_driver = the GPU driver does not answer: { $reason }
+    .hint = run nvidia-smi; after an update of the driver, restart the machine
+here-gpus_cuda = the driver runs CUDA { $driver }, but the installed torch is built for CUDA { $wanted }
+    .hint = update the driver, or install a torch that is built for CUDA { $driver }
+
+here-busy = GPU { $gpu } already has { $used } of { $total } GiB in use
+    .about = `--here`: other processes fill a GPU.
+    .hint = end the processes that nvidia-smi lists for it, or choose other GPUs with CUDA_VISIBLE_DEVICES
+
+here-shm = /dev/shm has { $mib } MiB; NCCL and Ray need more for several GPUs
+    .about = `--here`: shared memory is too small for what processes exchange through it.
+    .hint = start the container with --shm-size=32g, or with --ipc=host
+
+here-folder = { $key } is { $path }, which cannot be written: { $reason }
+    .about = `--here`: a folder of the run cannot be written.
+    .hint = set { $key } to a folder that you can write
+
+here-disk = { $kept ->
+        [one] a checkpoint takes { $each } GiB
+       *[other] { $kept } checkpoints of { $each } GiB take { $needed } GiB
+    }; { $path } has { $free } GiB free
+    .about = `--here`: the checkpoints that a run keeps are larger than what is free on the disk.
+    .hint = { $fix }, or set checkpoint.folder to a larger disk
+    .otherwise = set checkpoint.folder to a larger disk, or leave optimizer out of checkpoint.save_contents
+
+here-port = port { $port } is in use
+    .about = `--here`: a port on which the run listens is taken.
+    .hint = set { $key } to a free port, or end the process that listens there (ss -ltnp)
+here-port_refused = nothing can listen on port { $port }
+    .hint = set { $key } to a port from 1024 to 65535
+
+here-sandbox = programs of responses cannot be isolated: { $reason }
+    .about = `--here`: the sandbox for programs of responses does not work on this machine.
+    .hint = { $advice }
+
+here-ray = the Ray cluster at { $address } cannot be reached: { $reason }
+    .about = `--here`: the Ray cluster does not answer, or runs another Ray or Python than this machine.
+    .hint = start Ray on the head node (ray start --head), and check runtime.ray.address
+here-ray_version = the Ray cluster at { $address } runs { $name } { $there }; this machine has { $here }
+    .hint = install the same { $name } on all machines
+
+here-hub = { $name } is not on this machine, and { $place } cannot be reached: { $reason }
+    .about = `--here`: a model or data set is not on this machine, and its hub does not give it.
+    .hint = download it where there is a network (hf download) and set { $key } to the folder, or set HF_ENDPOINT to a mirror
+here-hub_offline = { $name } is not in this machine's cache, and HF_HUB_OFFLINE forbids a download
+    .hint = download it first (hf download { $name })
+here-hub_login = { $place } does not give { $name } to { $login ->
+        [no] who is not logged in: it is gated, private, or does not exist
+       *[other] your account: it is gated or private
+    }
+    .hint = ask for access on its page, then run hf auth login or set HF_TOKEN
+here-hub_unknown = { $place } has no { $name }
+    .hint = correct { $key }
+
+here-tracker = { $tracker } has no API key on this machine
+    .about = `--here`: the tracker has no login, its server refuses the key, or cannot be reached.
+    .hint = log in, or set { $variable }; offline mode needs none
+here-tracker_refused = { $tracker } ({ $place }) refuses the API key of this machine
+    .hint = log in again, or correct { $variable }
+here-tracker_unreached = { $tracker } ({ $place }) cannot be reached: { $reason }
+    .hint = use offline mode: it writes files that you can upload later
+
+here-endpoint = { $place } cannot be reached: { $reason }
+    .about = `--here`: an endpoint of the config does not answer, refuses the key, or does not serve the model.
+    .hint = start the service, or correct { $key }
+here-endpoint_refused = { $place } refuses the API key (HTTP { $status })
+    .hint = correct the api_key that belongs to { $key }
+here-endpoint_model = { $place } does not serve { $model }; it serves { $served }
+    .hint = name a model that it serves

@@ -497,3 +497,88 @@ runner-ignores = { $reason }；见 { $source }
 
 runner-release = 文件按 { $read } 读取，但按 { $checked } 的要求检查
     .about = 文件所属的版本与所检查的框架版本不同。
+
+here-late = { $subject } 在 { $seconds } 秒内没有响应
+    .about = `--here`：对本机或某个服务的探测没有按时结束，因此不知道它的状态。
+    .hint = 看看它是否卡住，然后再检查一次
+here-late_failed = 无法探测 { $subject }：{ $reason }
+    .hint = 查明系统拒绝的原因，然后再检查一次
+
+here-gpus = 配置在每个节点上使用 { $needed } 块 GPU，而本机有 { $found } 块{ $hidden ->
+        [0] {""}
+       *[other] （CUDA_VISIBLE_DEVICES 隐藏了 { $hidden } 块）
+    }
+    .about = `--here`：本机 GPU 不够，或者驱动出错、太旧。
+    .hint = { $fix }，或换到有 { $needed } 块 GPU 的机器上运行
+    .otherwise = 换到有 { $needed } 块 GPU 的机器上运行
+here-gpus_none = 配置在每个节点上使用 { $needed } 块 GPU，而本机没有 nvidia-smi，即没有驱动
+    .hint = 换到有 GPU 的机器上运行，或把 placement.device 设为 cpu
+here-gpus_driver = GPU 驱动没有响应：{ $reason }
+    .hint = 运行 nvidia-smi 查看；如果刚更新过驱动，请重启机器
+here-gpus_cuda = 驱动支持 CUDA { $driver }，而安装的 torch 是为 CUDA { $wanted } 编译的
+    .hint = 更新驱动，或安装为 CUDA { $driver } 编译的 torch
+
+here-busy = GPU { $gpu } 已占用 { $used } GiB，共 { $total } GiB
+    .about = `--here`：GPU 已被其他进程占用。
+    .hint = 结束 nvidia-smi 列出的占用进程，或用 CUDA_VISIBLE_DEVICES 选择其他 GPU
+
+here-shm = /dev/shm 只有 { $mib } MiB，多块 GPU 时 NCCL 和 Ray 不够用
+    .about = `--here`：共享内存太小，进程之间无法正常交换数据。
+    .hint = 启动容器时加上 --shm-size=32g 或 --ipc=host
+
+here-folder = { $key } 为 { $path }，无法写入：{ $reason }
+    .about = `--here`：运行的某个目录无法写入。
+    .hint = 把 { $key } 设为可写的目录
+
+here-disk = { $kept ->
+        [one] 一个检查点需要 { $each } GiB
+       *[other] { $kept } 个检查点（每个 { $each } GiB）共需要 { $needed } GiB
+    }，而 { $path } 只剩 { $free } GiB
+    .about = `--here`：运行保留的检查点超过磁盘剩余空间。
+    .hint = { $fix }，或把 checkpoint.folder 设到更大的磁盘上
+    .otherwise = 把 checkpoint.folder 设到更大的磁盘上，或从 checkpoint.save_contents 中去掉 optimizer
+
+here-port = 端口 { $port } 已被占用
+    .about = `--here`：运行要监听的端口已被占用。
+    .hint = 把 { $key } 设为空闲端口，或结束监听该端口的进程（ss -ltnp）
+here-port_refused = 无法监听端口 { $port }
+    .hint = 把 { $key } 设为 1024 到 65535 之间的端口
+
+here-sandbox = 无法隔离回答中的程序：{ $reason }
+    .about = `--here`：用来运行回答中程序的沙箱在本机不可用。
+    .hint = { $advice }
+
+here-ray = 无法连接 { $address } 的 Ray 集群：{ $reason }
+    .about = `--here`：Ray 集群没有响应，或其 Ray、Python 版本与本机不同。
+    .hint = 在头节点上启动 Ray（ray start --head），并检查 runtime.ray.address
+here-ray_version = { $address } 的 Ray 集群使用 { $name } { $there }，而本机是 { $here }
+    .hint = 在所有机器上安装相同版本的 { $name }
+
+here-hub = 本机没有 { $name }，又无法连接 { $place }：{ $reason }
+    .about = `--here`：本机没有某个模型或数据集，而 hub 也不提供。
+    .hint = 在有网络的机器上下载（hf download），再把 { $key } 设为该目录；或把 HF_ENDPOINT 设为镜像
+here-hub_offline = 本机缓存中没有 { $name }，而 HF_HUB_OFFLINE 禁止下载
+    .hint = 先下载（hf download { $name }）
+here-hub_login = { $place } 不提供 { $name }：{ $login ->
+        [no] 本机没有登录，而它需要申请、不公开或不存在
+       *[other] 它需要申请或不公开，而你的账号没有权限
+    }
+    .hint = 在它的页面申请权限，然后运行 hf auth login 或设置 HF_TOKEN
+here-hub_unknown = { $place } 上没有 { $name }
+    .hint = 更正 { $key }
+
+here-tracker = 本机没有 { $tracker } 的 API key
+    .about = `--here`：跟踪服务没有登录、服务器拒绝密钥，或无法连接。
+    .hint = 先登录，或设置 { $variable }；离线模式不需要登录
+here-tracker_refused = { $tracker }（{ $place }）拒绝本机的 API key
+    .hint = 重新登录，或更正 { $variable }
+here-tracker_unreached = 无法连接 { $tracker }（{ $place }）：{ $reason }
+    .hint = 改用离线模式：先写入文件，之后再上传
+
+here-endpoint = 无法连接 { $place }：{ $reason }
+    .about = `--here`：配置中的某个服务地址没有响应、拒绝密钥，或不提供该模型。
+    .hint = 启动该服务，或更正 { $key }
+here-endpoint_refused = { $place } 拒绝 API key（HTTP { $status }）
+    .hint = 更正 { $key } 旁边的 api_key
+here-endpoint_model = { $place } 不提供 { $model }，它提供 { $served }
+    .hint = 改用它提供的模型名

@@ -131,6 +131,7 @@ scope-rewards = reward code
 scope-columns = data columns
 scope-lengths = lengths of rows
 scope-memory = memory
+scope-here = this machine and its services
 unchecked-release = rlctl has not read the source of { $value }
 unchecked-absent = the files are not all on this machine
 unchecked-remote = not all of them are local files

@@ -92,6 +92,7 @@ scope-rewards = 奖励代码
 scope-columns = 数据列
 scope-lengths = 各行长度
 scope-memory = 显存
+scope-here = 本机及其服务
 unchecked-release = rlctl 没有读过 { $value } 的源码
 unchecked-absent = 有文件不在本机
 unchecked-remote = 有数据不是本地文件
