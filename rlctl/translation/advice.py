@@ -23,7 +23,7 @@ from rlctl.adapters.engine.tree import put as put_in_tree
 from rlctl.checks.hints import Setting, ascending, by_key, count_shown, has_values, in_canonical_words, shown, worded
 from rlctl.common.errors import PlanError, RlctlError
 from rlctl.common.messages.reasons import said, spoken, together, translated
-from rlctl.common.report import Finding, Fix
+from rlctl.common.report import Finding, Fix, Level
 from rlctl.common.report_lines import framework
 from rlctl.config import Loaded, put, to_plain
 from rlctl.documents import Document, KeyPath, dotted
@@ -38,13 +38,21 @@ MOST_KEYS = 3
 """Keys that one hint changes together; a fix that takes more is no hint."""
 MOST_WRITTEN = 8
 """Keys that several values change together, as for a plan that solves for them."""
+LATER = said("rlctl check -v computes values that solve it")
+"""The hint of a finding whose values nobody has asked for."""
+GRAVITY = (Level.ERROR, Level.WARNING, Level.NOTE)
 _PROBE = "rlctl-probe.parquet"
 _KEY = re.compile(r"(?<![\w.])(?<!--set )(?:[a-z_]+(?:\[\d+\])?(?:\.[a-z_0-9]+(?:\[\d+\])?)+|[a-z_]+\[\d+\])")
 _QUOTED_KEY = re.compile(rf"(?P<quote>'?)(?P<key>{_KEY.pattern})(?P=quote)")
 
 
 def in_own_words(
-    findings: Sequence[Finding], loaded: Loaded, source: str, facts: Mapping[str, str] | None = None
+    findings: Sequence[Finding],
+    loaded: Loaded,
+    source: str,
+    facts: Mapping[str, str] | None = None,
+    *,
+    most: int | None = None,
 ) -> list[Finding]:
     """The findings with hints for a file of a framework; those for rlctl's own files are in its own words already.
 
@@ -53,11 +61,17 @@ def in_own_words(
         loaded: the config that was read.
         source: what it was read as, as ``verl@0.9``.
         facts: what the user states of the run that no config says.
+        most: findings, gravest first, whose values are written and read back; None for all. It takes a reading for each value.
     """
     if source.partition("@")[0] in ("", "rlctl") or not findings:
         return list(findings)
     adviser = Adviser(loaded, source, facts or {})
-    return [adviser.reworded(finding) for finding in findings]
+    given = [place for place, finding in enumerate(findings) if finding.candidates and has_values(finding.template)]
+    late = sorted(given, key=lambda place: GRAVITY.index(findings[place].level))[most or len(given) :]
+    return [
+        adviser.reworded(replace(finding, hint=LATER, template=LATER, candidates=()) if place in late else finding)
+        for place, finding in enumerate(findings)
+    ]
 
 
 def expressible_fixes(finding: Finding, loaded: Loaded, source: str, facts: Mapping[str, str] | None = None) -> Finding:

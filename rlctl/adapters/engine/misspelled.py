@@ -23,17 +23,26 @@ class NearestKeys:
         listed = (path for path, releases in table.schema.items() if release in releases)
         self._names = [name for name in dict.fromkeys(map(_dotted, (*table.index, *listed))) if "**" not in name]
         self._ending: dict[str, list[str]] = {}
-        for name in self._names:
+        self._as_long: dict[int, list[tuple[int, str]]] = {}
+        for place, name in enumerate(self._names):
             self._ending.setdefault(name.rpartition(".")[2], []).append(name)
+            self._as_long.setdefault(len(name), []).append((place, name))
 
     def misspelled(self, leaf: KeyPath) -> str:
         """The key that a leaf is a near miss of: a slip in its name, or a section left off; else empty."""
         name = _dotted(generic(leaf))
-        alike = (key for key in self._names if is_one_edit(key, name))
+        alike = (key for key in self._alike(name) if is_one_edit(key, name))
         last = str(leaf[-1])
         if slip := next((key for key in alike if len(last) >= SHORT or key.rpartition(".")[2] == last), ""):
             return slip
         return next((key for key in self._others(leaf) if "." in name and key.endswith(f".{name}")), "")
+
+    def _alike(self, name: str) -> list[str]:
+        """The keys, in their order, that one edit may make a name: it leaves the beginning or the end as it is."""
+        half = max(0, len(name) - 3) // 2
+        head, tail = name[:half], name[len(name) - half :]
+        near = (each for size in (-1, 0, 1) for each in self._as_long.get(len(name) + size, ()))
+        return [key for _, key in sorted(each for each in near if each[1].startswith(head) or each[1].endswith(tail))]
 
     def suggestion(self, leaf: KeyPath) -> str:
         """The key that was meant, or, less surely, the only one of its top-level section with its last name; else empty."""
