@@ -43,7 +43,7 @@ def shape_given(path: str, file: Path) -> Iterator[None]:
     """
     token = _GIVEN.set({**_GIVEN.get(), path: file})
     try:
-        if _config(path) is None:
+        if model_config(path) is None:
             raise UsageError(
                 said("{file} is not the config.json of a model", file=str(file)),
                 hint="pass the config.json of the model's folder",
@@ -66,7 +66,7 @@ def read_shape(path: str) -> ModelShape | None:
     A path that cannot be read has the shape of the model that its last part names.
     A folder of a family that ``families`` lacks is counted with Transformers, if it is installed.
     """
-    data = _config(path)
+    data = model_config(path)
     if data is None:
         return known_shape(path) or known_shape(_by_folder(path))
     if data.get("model_type") in FAMILIES:
@@ -79,7 +79,7 @@ def context_limit(model: Model) -> int | None:
     """The tokens that fit into a model; None if that is not known, or its positions are scaled, as engines do differently."""
     if model.max_context_tokens is not None:
         return model.max_context_tokens
-    data, shape = _config(model.path) or {}, read_shape(model.path)
+    data, shape = model_config(model.path) or {}, read_shape(model.path)
     kinds = [model.rope.scaling, data.get("rope_scaling"), data.get("rope_parameters")]
     scaled = any(kind and kind.get("rope_type", kind.get("type", "default")) != "default" for kind in kinds)
     return None if shape is None or scaled else shape.max_positions
@@ -88,7 +88,7 @@ def context_limit(model: Model) -> int | None:
 def why_unknown(path: str) -> str:
     """Why ``read_shape`` gives None, and what to do, as a sentence."""
     file = _file_of(path)
-    data = _config(path)
+    data = model_config(path)
     if data is None:
         return said(
             "rlctl does not know {path!r} and found no {file}; pass a local folder with the model's config.json, or rlctl plan "
@@ -108,7 +108,7 @@ def why_unknown(path: str) -> str:
     return said("{file} lacks a key that the size of {family} models depends on", file=file, family=family)
 
 
-def _config(path: str) -> dict[str, Any] | None:
+def model_config(path: str) -> dict[str, Any] | None:
     """The contents of a local ``config.json``; None if there is none that can be read."""
     file = _file_of(path)
     try:
