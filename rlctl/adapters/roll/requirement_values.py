@@ -60,9 +60,15 @@ def is_rlvr(values: Values) -> bool:
 
 def ranks(values: Values) -> int:
     """Data-parallel ranks of ``actor_train``."""
-    if strategy(values, "actor_train").startswith("fsdp2"):
-        return devices(values, "actor_train") // values.number("actor_train.model_args.ulysses_size")
-    return devices(values, "actor_train") // model_parallel(values, "actor_train")
+    return ranks_of(values, "actor_train")
+
+
+def ranks_of(values: Values, role: str) -> int:
+    """Data-parallel ranks of a role."""
+    is_fsdp = strategy(values, role).startswith("fsdp2")
+    return devices(values, role) // (
+        values.number(f"{role}.model_args.ulysses_size") if is_fsdp else model_parallel(values, role)
+    )
 
 
 def responses(values: Values) -> int:

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 
 from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
 from rlctl.adapters.engine.values import files_of
-from rlctl.adapters.roll import engine_limits, ineffective, user_limits, value_limits
+from rlctl.adapters.roll import (
+    engine_limits,
+    environment_limits,
+    ineffective,
+    pipeline_limits,
+    row_limits,
+    shape_limits,
+    user_limits,
+    value_limits,
+)
 from rlctl.adapters.roll.requirement_values import (
     devices,
     environments,
@@ -262,7 +271,10 @@ def _no_null(key: str) -> bool:
 
 REQUIREMENTS = Requirements(
     "2026.8",
-    (*ROWS, *value_limits.ROWS, *engine_limits.ROWS, *ineffective.ROWS, *user_limits.ROWS),
+    (
+        *(*ROWS, *value_limits.ROWS, *engine_limits.ROWS, *ineffective.ROWS, *user_limits.ROWS),
+        *(*environment_limits.ROWS, *pipeline_limits.ROWS, *shape_limits.ROWS, *row_limits.ROWS),
+    ),
     strict=lambda key: False,
     no_null=(_no_null, "examples/start_rlvr_pipeline.py, from_dict"),
 )

@@ -48,14 +48,15 @@ TEMPLATES = ("native", "qwen2_5", "qwen3", "chatml", "base", "empty", "longCOT_q
 TEMPLATED = ("global_template", f"{D}.template", "sft_train.data_args.template", "student.data_args.template")
 
 
-def _is_text_only(values: Values) -> bool:
+def is_text_only(values: Values) -> bool:
     """Whether rows are read by tag and domain: the pipeline for images reads other columns."""
     return (
         is_rlvr(values) and not values.written(f"{D}.image_max_pixels") and not values.written(f"{D}.image_min_pixels")
     )
 
 
-def _paths(values: Values) -> list[Path]:
+def data_paths(values: Values) -> list[Path]:
+    """The training files, below ``dataset_dir`` if they are there."""
     folder = str(values[f"{D}.dataset_dir"] or ".")
     found = []
     for name in files_of(values[FILES]):
@@ -64,9 +65,9 @@ def _paths(values: Values) -> list[Path]:
     return found
 
 
-def _sample(values: Values) -> RowSample | None:
+def rows_of_training(values: Values) -> RowSample | None:
     """All rows of the training files; None if one of them is not read here, or if they have too many."""
-    samples = [row_sample(path, most=MOST) for path in _paths(values)] if _is_text_only(values) else []
+    samples = [row_sample(path, most=MOST) for path in data_paths(values)] if is_text_only(values) else []
     if not samples or any(sample is None or not sample.whole for sample in samples):
         return None
     return RowSample(tuple(row for sample in samples if sample is not None for row in sample.rows), whole=True)
@@ -79,7 +80,7 @@ def _tags(values: Values) -> dict[str, str]:
 
 
 def _rows_by_domain(values: Values) -> Counter[str] | None:
-    sample, tags = _sample(values), _tags(values)
+    sample, tags = rows_of_training(values), _tags(values)
     if sample is None or not any("tag" in row or row.get("domain") for row in sample.rows):
         return None
     return Counter(str(row.get("domain") or tags.get(str(row.get("tag")), FALLBACK)) for row in sample.rows)
@@ -116,7 +117,7 @@ def _negative(values: Values) -> str:
 
 def _unnamed_tags(values: Values) -> str:
     """Tags of rows that no reward includes."""
-    sample, tags = _sample(values), _tags(values)
+    sample, tags = rows_of_training(values), _tags(values)
     found = dict.fromkeys(
         str(row["tag"])
         for row in (sample.rows if sample is not None else ())
@@ -126,7 +127,7 @@ def _unnamed_tags(values: Values) -> str:
 
 
 def _endings(values: Values) -> str:
-    found = sorted({path.suffix.removeprefix(".") for path in _paths(values) if path.suffix})
+    found = sorted({path.suffix.removeprefix(".") for path in data_paths(values) if path.suffix})
     kinds = {{"jsonl": "json"}.get(ending, ending) for ending in found}
     return ", ".join(found) if len(kinds) > 1 else ""
 
@@ -137,7 +138,7 @@ def _worker(settings: Any) -> str:
 
 def _lacking(values: Values) -> tuple[str, str, str] | None:
     """A domain, its worker, and the columns that the worker reads and the rows lack."""
-    sample = _sample(values)
+    sample = rows_of_training(values)
     known = {column for row in (sample.rows[:100] if sample is not None else ()) for column in row}
     for name, settings in (values["rewards"] or {}).items() if known else ():
         worker = _worker(settings).rpartition(".")[2]
@@ -300,7 +301,7 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         f"{D}.messages",
-        lambda v: _is_text_only(v) and v.written(FILES) and not v[f"{D}.messages"] and not v[f"{D}.prompt"],
+        lambda v: is_text_only(v) and v.written(FILES) and not v[f"{D}.messages"] and not v[f"{D}.prompt"],
         "neither actor_train.data_args.messages nor actor_train.data_args.prompt is set: ROLL finds no prompts, and stops before "
         "the first step",
         "roll/pipeline/rlvr/rlvr_pipeline.py, get_encode_function",

@@ -10,9 +10,9 @@ from rlctl.adapters.roll.requirement_values import (
     device_numbers,
     is_agentic,
     is_rlvr,
-    model_parallel,
     rank_mini_batch,
     ranks,
+    ranks_of,
     responses,
     setting,
     strategy,
@@ -33,6 +33,11 @@ MEGATRON_SCHEDULES = (
     *("constant", "cosine", "linear", "inverse-square-root", "WSD", "constant_with_warmup", "inverse_sqrt"),
     *("cosine_with_min_lr", "cosine_warmup_with_min_lr", "warmup_stable_decay"),
 )
+FLOATS = (
+    *("bf16", "bfloat16", "fp16", "float16", "half", "fp32", "float32", "float", "fp64", "float64", "double"),
+    *("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"),
+)
+"""Data types that FSDP2 takes, by ROLL's names and by PyTorch's."""
 WORDS: tuple[tuple[str, Sequence[str], str], ...] = (
     ("track_with", ("tensorboard", "wandb", "stdout", "swanlab", "trackio"), "roll/utils/tracking.py, create_tracker"),
     ("checkpoint_config.type", ("file_system",), "roll/utils/checkpoint_manager.py, CheckpointManager.__init__"),
@@ -47,6 +52,23 @@ WORDS: tuple[tuple[str, Sequence[str], str], ...] = (
         "logits_transfer_backend",
         ("ipc+nccl", "nccl-only", "ray"),
         "roll/pipeline/distill/logits_transfer_group.py, LogitsTransferGroup.__init__",
+    ),
+    *(
+        (
+            f"{owner}.llm_proxy.proxy_type",
+            ("policy", "openai", "random"),
+            "roll/pipeline/agentic/llm_proxy/__init__.py, create_llm_proxy",
+        )
+        for owner in ("train_env_manager", "val_env_manager", "reward")
+    ),
+    *(
+        (
+            f"{role}.strategy_args.strategy_config.{name}",
+            FLOATS,
+            "roll/distributed/strategy/fsdp2_strategy.py, _parse_dtype",
+        )
+        for role in (*TRAINERS, "reference")
+        for name in ("param_dtype", "reduce_dtype")
     ),
     *(
         (
@@ -304,12 +326,6 @@ def _tokens_of_micro_batch(role: str) -> Iterator[Requirement]:
         )
 
 
-def _ranks_of(values: Values, role: str) -> int:
-    """Data-parallel ranks of a role."""
-    size = len(device_numbers(values, role))
-    return size // (1 if strategy(values, role).startswith("fsdp2") else model_parallel(values, role))
-
-
 def _trained_by_megatron(values: Values) -> bool:
     return any(strategy(values, role).startswith("megatron") for role in TRAINERS)
 
@@ -329,14 +345,14 @@ def _critic_misplaced(values: Values) -> bool:
 
 def _reference_pairs(values: Values) -> int:
     """Pairs that the reference of DPO takes at a time."""
-    return values.number("reference.infer_batch_size", 16) * _ranks_of(values, "reference")
+    return values.number("reference.infer_batch_size", 16) * ranks_of(values, "reference")
 
 
 def _train_pairs(values: Values) -> int:
     """Pairs of a step of DPO."""
     arguments = "actor_train.training_args"
     each = values.number(f"{arguments}.per_device_train_batch_size", 8)
-    return each * values.number(f"{arguments}.gradient_accumulation_steps") * _ranks_of(values, "actor_train")
+    return each * values.number(f"{arguments}.gradient_accumulation_steps") * ranks_of(values, "actor_train")
 
 
 def _mocks_nothing(values: Values) -> bool:
