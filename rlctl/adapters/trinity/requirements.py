@@ -5,7 +5,15 @@ from __future__ import annotations
 from functools import partial
 
 from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
-from rlctl.adapters.trinity import argument_limits, engine_limits, ineffective, input_limits, user_limits
+from rlctl.adapters.trinity import (
+    argument_limits,
+    engine_limits,
+    ineffective,
+    input_limits,
+    legacy_limits,
+    row_limits,
+    user_limits,
+)
 from rlctl.adapters.trinity.batch import STYLES
 from rlctl.adapters.trinity.keys import MODES
 from rlctl.adapters.trinity.requirement_values import (
@@ -463,7 +471,10 @@ def _no_null(key: str) -> bool:
 
 REQUIREMENTS = Requirements(
     "0.6.0",
-    (*ROWS, *argument_limits.ROWS, *input_limits.ROWS, *engine_limits.ROWS, *ineffective.ROWS, *user_limits.ROWS),
+    (
+        *(*ROWS, *argument_limits.ROWS, *input_limits.ROWS, *engine_limits.ROWS, *ineffective.ROWS, *user_limits.ROWS),
+        *(*legacy_limits.ROWS, *row_limits.ROWS),
+    ),
     strict=_is_checked,
     no_null=(_no_null, "trinity/common/config.py, load_config"),
     older=("0.4", "0.5"),

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from rlctl.adapters.engine.class_paths import class_fault
 from rlctl.adapters.engine.model_limits import SOURCES, VLLM, nearest_size, tensor_parallel_fault
 from rlctl.adapters.engine.requirements import Requirement, Values
 from rlctl.adapters.trinity.requirement_values import own_devices
@@ -51,6 +52,15 @@ MOST_LETTERS = 2
 MIXED = ("mix", "mix_chord")
 BASES = frozenset({"Workflow"})
 """Base classes that implement nothing that a run calls."""
+STEPS = ("step", "reward", "max_step_num")
+LATER_STEPS = ("step_async", "reward_async", "max_step_num")
+STEPWISE: Mapping[str, tuple[str, ...]] = {
+    "StepWiseRewardWorkflow": STEPS,
+    "AsyncStepWiseRewardWorkflow": LATER_STEPS,
+    "RewardPropagationWorkflow": STEPS,
+    "AsyncRewardPropagationWorkflow": LATER_STEPS,
+}
+"""Base classes that call methods of the class, which raise an error if it does not define them."""
 
 
 def _tasksets(values: Values) -> Iterator[Mapping[str, Any]]:
@@ -133,6 +143,15 @@ def _method(node: ast.ClassDef, name: str) -> ast.FunctionDef | ast.AsyncFunctio
     return next((part for part in parts if part.name == name), None)
 
 
+def _defined(node: ast.ClassDef) -> Iterator[str]:
+    """The names that the body of a class defines, and the attributes that its methods set."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield part.name
+        elif isinstance(part, ast.Name | ast.Attribute) and isinstance(part.ctx, ast.Store):
+            yield part.id if isinstance(part, ast.Name) else part.attr
+
+
 def _is_set(node: ast.ClassDef, name: str) -> bool:
     """Whether a class sets an attribute to True."""
     for part in node.body:
@@ -161,6 +180,10 @@ def _workflow_faults(node: ast.ClassDef) -> Iterator[str]:
         lacks = [name for name in ("task", "model", "auxiliary_models") if name not in known.names]
         if lacks and not known.anything:
             yield said("__init__ does not take {names}, which Trinity passes by name", names=", ".join(lacks))
+    base = node.bases[0].id if len(node.bases) == 1 and isinstance(node.bases[0], ast.Name) else ""
+    for name in STEPWISE.get(base, ()):
+        if name not in set(_defined(node)):
+            yield said("{name} is not defined, and {base} calls it", name=name, base=base)
     is_async, run = _is_set(node, "is_async"), _method(node, "run")
     if is_async and _implements_alone(node) and _method(node, "run_async") is None:
         yield said("is_async is True, and run_async is not defined")
@@ -201,6 +224,27 @@ def _faulty(field: str, faults: Callable[[ast.ClassDef], Iterator[str]]) -> Call
         return ""
 
     return found
+
+
+def _lost_class(values: Values) -> str:
+    """A class path of a workflow or a reward that nothing beside the file defines."""
+    names = (*_named(values, "default_workflow_type"), *_named(values, "default_reward_fn_type"))
+    return next((fault for name in names if "." in name and (fault := class_fault(name, {}, "trinity"))), "")
+
+
+def _plain_reward(values: Values) -> str:
+    """The place of a reward's class without a base class, which Trinity's own workflows refuse."""
+    own = [name for name in _named(values, "default_workflow_type") if name in WORKFLOWS]
+    names = _named(values, "default_reward_fn_type") if own else []
+    classes = (found for name in names if (found := _class_of(name)))
+    return next((f"{place}:{node.lineno}" for place, node in classes if not node.bases), "")
+
+
+def _no_operator(values: Values) -> str:
+    """An operator of a plug-in that is none of Trinity's."""
+    operators = values["data_processor.experience_pipeline.operators"] or ()
+    names = [str(item.get("name")) for item in operators if isinstance(item, Mapping)]
+    return next((name for name in names if (own := _class_of(name)) and not own[1].bases), "")
 
 
 def _classes() -> Iterator[Requirement]:
@@ -266,6 +310,34 @@ def _split(index: int) -> Callable[[Values], object]:
 ROWS: tuple[Requirement, ...] = (
     *_names(),
     *_classes(),
+    Requirement(
+        f"{INPUT}.default_workflow_type",
+        _lost_class,
+        "Trinity cannot import a class: {fault}",
+        "trinity/utils/registry.py, Registry.get",
+        "correct the path of the class",
+        numbers={"fault": _lost_class},
+        since="0.5",
+    ),
+    Requirement(
+        f"{INPUT}.default_reward_fn_type",
+        _plain_reward,
+        "the class in {place} is no subclass of RewardFn, which Trinity's workflows need",
+        "trinity/common/workflows/workflow.py, BaseSimpleWorkflow.reset",
+        "derive the class from RewardFn",
+        numbers={"place": _plain_reward},
+        since="0.5",
+        when="generation",
+    ),
+    Requirement(
+        "data_processor.experience_pipeline.operators",
+        _no_operator,
+        "the class of the operator {name} has no base class; expected ExperienceOperatorV1 or ExperienceOperator",
+        "trinity/buffer/operators/experience_operator.py, create_operators",
+        "derive the class from ExperienceOperatorV1",
+        numbers={"name": _no_operator},
+        since="0.5",
+    ),
     Requirement(
         "buffer.trainer_input.auxiliary_buffers",
         _expert_lacks,
