@@ -1,4 +1,4 @@
-"""``rlctl data``: what the operators of a config make of its training data."""
+"""``rlctl data``: what the operators of a config make of its training data; ``data_rows`` has the commands without a config."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlctl.cli import arguments, diagnostics, output
+from rlctl.cli import arguments, data_rows, diagnostics, output
 from rlctl.cli.commands import command, group
 from rlctl.common.errors import UsageError
 from rlctl.common.messages import text
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from rlctl.runtime.data.operators import Prepared, Tokens
 
-app = group("Look at training data before a run.\n\nRuns the operators of [bold]data.operators[/bold], as a run does.")
+app = group(
+    "Look at training data before a run, and write it in another framework's columns.\n\n"
+    "[bold]convert[/bold] and [bold]sample[/bold] work without a config."
+)
 
 
 @command(app)
@@ -86,3 +89,7 @@ def _shown(each: Prepared, first: list[str], samples: int) -> list[RenderableTyp
             Text(f"{text('data-dropped', operator=f'{place} {one.name}')}: {row}") for row in one.dropped[:samples]
         ]
     return [*told, *(Text(f"{text('data-kept')}: {row}") for row in first)]
+
+
+command(app)(data_rows.convert)
+command(app)(data_rows.sample)

@@ -119,7 +119,11 @@ def test_endpoints_are_asked_with_their_keys(server: str, closed: str) -> None:
     assert judge(f"http://user:{KEY}@{closed}/v1?key={KEY}")["here-endpoint"].startswith(
         f"rewards[0].base_url: {closed} cannot"
     )
-    tools = {"rollout": {"agents": [{"type": "tools", "name": "a", "tools": [{"type": "mcp", "url": f"http://{closed}/mcp"}]}]}}
+    tools = {
+        "rollout": {
+            "agents": [{"type": "tools", "name": "a", "tools": [{"type": "mcp", "url": f"http://{closed}/mcp"}]}]
+        }
+    }
     boxes = {"rewards": [{"type": "sandbox", "url": f"http://{closed}/run"}]}
     assert [list(found(each)) for each in (tools, boxes)] == [["here-endpoint"]] * 2
     assert found({"rewards": [{"type": "sandbox", "url": f"{server}/run"}]}) == {}

@@ -62,3 +62,23 @@ def test_without_operators_there_is_nothing_to_inspect(rlctl: Any, config: str) 
     shown = rlctl("data", "inspect", config)
     assert shown.code == 2
     assert "no data.operators" in shown.err
+
+
+def test_rows_are_converted_and_sampled_without_a_config(rlctl: Any, config: str) -> None:
+    done = rlctl("data", "convert", "rows.jsonl", "--to", "verl", "-o", "verl", "--data-source", "sums")
+    assert (done.code, done.err.splitlines()) == (
+        0,
+        [
+            "rows.jsonl: 3 rows, 3 written to verl/train.parquet, 0 skipped",
+            "3 rows have no answer; their answer is empty",
+        ],
+    )
+    again = rlctl("data", "convert", "rows.jsonl", "--to", "verl", "-o", "verl")
+    assert (again.code, "is not empty" in again.err) == (2, True)
+    missing = rlctl("data", "convert", "rows.jsonl", "--to", "verl", "-o", "x", "--answer-key", "answer")
+    assert (missing.code, "no column 'answer'" in missing.err, Path("x").exists()) == (2, True, False)
+    Path("rows.jsonl").write_text('{"question": "a"}\n{broken\n')
+    skipped = rlctl("data", "convert", "rows.jsonl", "--to", "roll", "-o", "roll", "--json")
+    assert (skipped.code, json.loads(skipped.out)["reasons"]) == (3, {"the line is not JSON": 1})
+    assert rlctl("data", "sample", "verl/train.parquet", "-n", "2", "-o", "two.parquet").code == 0
+    assert len(rlctl("data", "sample", "two.parquet", "-n", "9").out.splitlines()) == 2

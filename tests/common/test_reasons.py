@@ -122,6 +122,7 @@ ERROR_PLACES = (
     *(
         "rlctl/monitor",
         "rlctl/planning",
+        "rlctl/porting",
         "rlctl/runs",
         "rlctl/runtime",
         "rlctl/sandbox",
