@@ -13,6 +13,7 @@ from rlctl.adapters.engine.model_limits import (
     split_row,
 )
 from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.vllm_arguments import argument_rows
 from rlctl.adapters.roll.requirement_values import device_numbers, is_agentic, is_rlvr, setting, strategy
 
 TRAINED = ("actor_train", "critic", "reference")
@@ -36,6 +37,9 @@ def _of_engine(role: str) -> Iterator[Requirement]:
         {name: f"{config}.{own}" for name, own in names.items()},
         lambda v: setting(v, role, "max_model_len"),
         lambda v: strategy(v, role) == "vllm",
+    )
+    yield from argument_rows(
+        lambda name: f"{config}.{name}", "pretrain", lambda v: strategy(v, role) == "vllm", "start"
     )
     yield memory_share_row(f"{config}.gpu_memory_utilization", lambda v: strategy(v, role) == "vllm")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.vllm_arguments import argument_rows
 from rlctl.adapters.verl.combination_limits import VLLM_ARGS, model_row, needed_row, pair_row
 from rlctl.adapters.verl.requirement_values import MODEL, ROLLOUT, longest, uses_engine
 from rlctl.adapters.verl.value_limits import ENGINE, GENERATED, Applies, count_rows, value_row
@@ -198,4 +199,34 @@ def _speculation() -> Iterator[Requirement]:
         )
 
 
-ROWS: tuple[Requirement, ...] = (*_sampling(), *_scheduling(), *_experts(), *_speculation())
+OWN = {
+    "tensor_parallel_size": "tensor_model_parallel_size",
+    "pipeline_parallel_size": "pipeline_model_parallel_size",
+    **{
+        name: name
+        for name in (
+            "data_parallel_size",
+            "max_num_batched_tokens",
+            "max_num_seqs",
+            "max_model_len",
+            "dtype",
+            "enforce_eager",
+            "enable_prefix_caching",
+            "logprobs_mode",
+        )
+    },
+}
+"""Keys of verl's own for arguments of vLLM."""
+
+
+def _key(name: str) -> str:
+    return f"{ROLLOUT}.{OWN[name]}" if name in OWN else _arg(name)
+
+
+ROWS: tuple[Requirement, ...] = (
+    *_sampling(),
+    *_scheduling(),
+    *_experts(),
+    *_speculation(),
+    *argument_rows(_key, f"{MODEL}.path", uses_engine("vllm"), ENGINE),
+)
