@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import itertools
+import math
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -70,7 +71,7 @@ SEARCHED: Mapping[str, Sequence[float]] = {
     "USABLE": tuple(n / 100 for n in range(92, 99)),
     "FRAGMENTS": tuple(n / 100 for n in range(6, 25, 2)),
     "MEAN_LENGTH": tuple(n / 200 for n in range(26, 46)),
-    "FROZEN_COPY": (0.0, 1.0, 1.5, 2.0, 2.5),
+    "FROZEN_COPY": tuple(n / 10 for n in range(0, 31, 1)),
 }
 """Values that the fit tries for each constant."""
 
@@ -86,9 +87,9 @@ class Run:
     def phases(self) -> tuple[PhaseEstimate, ...]:
         return phases_of(self.config, gib=self.gib, terms=self.terms)
 
-    def fits(self) -> bool:
-        """Whether training fits; the engine's share is the user's choice."""
-        return all(phase.gib + phase.asleep <= fitted.USABLE * self.gib for phase in self.phases() if _trains(phase))
+    def need(self) -> float:
+        """What training needs, as a share of what may be filled; the engine's share is the user's choice."""
+        return max(phase.gib + phase.asleep for phase in self.phases() if _trains(phase)) / (fitted.USABLE * self.gib)
 
     def peak(self, *, engine: bool) -> float:
         """GiB of tensors in the largest phase of training, or of any phase if the engine is in the same process."""
@@ -113,8 +114,8 @@ class Errors:
 
     peaks: list[tuple[str, float, float]] = field(default_factory=list)
     """Name, predicted and measured GiB."""
-    pairs: list[tuple[str, bool, bool]] = field(default_factory=list)
-    """Name, whether it should fit and whether it did."""
+    pairs: list[tuple[str, float, bool]] = field(default_factory=list)
+    """Name, what training needs as a share of what may be filled, and whether it fit."""
     cells: list[tuple[str, int, int]] = field(default_factory=list)
     """Name, place of the predicted and of the measured limit among ``LENGTHS``; -1 if none ran."""
 
@@ -129,7 +130,7 @@ class Errors:
 
     @property
     def right_pairs(self) -> float:
-        return _share(predicted == measured for _, predicted, measured in self.pairs)
+        return _share((need <= 1) == ran for _, need, ran in self.pairs)
 
     @property
     def close_cells(self) -> float:
@@ -145,12 +146,13 @@ class Errors:
         return Errors(self.peaks + other.peaks, self.pairs + other.pairs, self.cells + other.cells)
 
     def loss(self) -> float:
-        """What the fit makes small: misses, then the distance of the median from 1 and of limits."""
+        """What the fit makes small: how far peaks and needs are off, as logarithms, and how many pairs and limits are missed."""
         found = 0.0
         if self.peaks:
-            found += 1 - self.close_peaks + abs(median(self.ratios) - 1)
+            found += sum(abs(math.log(ratio)) for ratio in self.ratios) / len(self.peaks)
         if self.pairs:
-            found += 1 - self.right_pairs
+            wrong = (abs(math.log(need)) for _, need, ran in self.pairs if (need <= 1) != ran)
+            found += 1 - self.right_pairs + sum(wrong) / len(self.pairs)
         if self.cells:
             found += 1 - self.close_cells + 0.1 * abs(self.bias)
         return found
@@ -306,7 +308,7 @@ def errors_of(source: str) -> Errors:
         if ran is None:
             found.peaks.append((point["name"], run.peak(engine=point.get("engine", False)), point["peak"]))
         else:
-            found.pairs.append((point["name"], run.fits(), ran))
+            found.pairs.append((point["name"], run.need(), ran))
     return found
 
 
@@ -371,10 +373,9 @@ def each(errors: Errors, show: Callable[[str], None] = print) -> None:
     """Every point."""
     for name, predicted, measured in errors.peaks:
         show(f"  {predicted:7.1f} of {measured:7.1f} GiB  {predicted / measured:.2f}  {name}")
-    for name, fits, ran in errors.pairs:
-        show(
-            f"  {'fits' if fits else 'too large':<10} {'ran' if ran else 'failed':<7} {'' if fits == ran else 'WRONG':<6} {name}"
-        )
+    for name, need, ran in errors.pairs:
+        right = "" if (need <= 1) == ran else "WRONG"
+        show(f"  {need:7.1%} of a GPU   {'ran' if ran else 'failed':<7} {right:<6} {name}")
     for name, predicted, measured in errors.cells:
         if predicted != measured:
             show(f"  {predicted - measured:+d} steps  {name}")

@@ -25,11 +25,11 @@ from rlctl.planning.memory.lengths import Lengths, of_mean
 
 POINTS = Path(__file__).with_name("measured") / "steps.toml"
 CLOSE, FAR = 1.5, 2.5
-UNSET: Mapping[str, Any] = {"mini": 512, "micro": 1, "eager": False, "recompute": True}
+UNSET: Mapping[str, Any] = {"mini": 512, "micro": 1, "eager": False, "recompute": True, "share": 0.6, "ahead": 0}
 SEARCHED: Mapping[str, Sequence[float]] = {
     "TRAINING": tuple(n / 100 for n in range(25, 75, 5)),
-    "DECODING": tuple(n / 100 for n in range(30, 95, 5)),
-    "LAUNCH": tuple(n * 2e-5 for n in range(2, 30)),
+    "DECODING": tuple(n / 100 for n in range(20, 80, 5)),
+    "LAUNCH": tuple(n * 4e-5 for n in range(2, 15)),
     "LINK": tuple(n / 20 for n in range(1, 15)),
 }
 """Values that the fit tries for each constant."""
@@ -59,7 +59,7 @@ def config_of(point: Mapping[str, Any]) -> Config:
             "rollout": {
                 "max_response_tokens": values["longest"],
                 "parallel": {"tensor_parallel_size": values["tensor"]},
-                "memory": {"gpu_memory_utilization": 0.6, "enforce_eager": values["eager"]},
+                "memory": {"gpu_memory_utilization": values["share"], "enforce_eager": values["eager"]},
             },
             "algorithm": {"kl_in_loss": {"coefficient": 0.001}, "old_log_probs": "recompute"},
             "batch": {
@@ -71,10 +71,21 @@ def config_of(point: Mapping[str, Any]) -> Config:
                 else {"unit": "responses", "size": values["micro"]},
             },
             "train": {"engine": engine, "memory": {"recompute_activations": values["recompute"]}},
-            "placement": {"nodes": cluster.nodes, "devices_per_node": cluster.devices_per_node},
+            "placement": {
+                "nodes": cluster.nodes,
+                "devices_per_node": cluster.devices_per_node,
+                **_split(values, cluster),
+            },
+            "weight_sync": {"max_steps_ahead": values["ahead"], "in_flight_requests": "continue"},
             "rewards": [{"type": "rule"}],
         }
     )
+
+
+def _split(values: Mapping[str, Any], cluster: Cluster) -> dict[str, Any]:
+    """Devices of rollout, if it has its own."""
+    nodes = values.get("rollout_nodes")
+    return {"layout": "split", "rollout_devices": nodes * cluster.devices_per_node} if nodes else {}
 
 
 @cache
@@ -88,7 +99,7 @@ def _case(number: int) -> tuple[Config, Cluster, Lengths]:
 def cost(number: int) -> StepCost:
     """The estimate of a point of the table."""
     config, cluster, lengths = _case(number)
-    found = cost_of(config, cluster=cluster, lengths=lengths)
+    found = cost_of(config, cluster=cluster, lengths=lengths, ahead=config.weight_sync.max_steps_ahead > 0)
     assert found is not None
     return found
 

@@ -6,6 +6,7 @@ backward pass is two forward passes, recomputation one more.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from rlctl.config import Config
@@ -18,7 +19,7 @@ from rlctl.planning.memory.gpus import Gpu, known_gpu
 from rlctl.planning.memory.lengths import TYPICAL, Lengths, of_mean
 from rlctl.planning.memory.parts import GIB
 from rlctl.planning.memory.phases import rollout_share
-from rlctl.planning.memory.roles import ROWS_AT_ONCE, context_tokens, rollout_bytes, states_of
+from rlctl.planning.memory.roles import ROWS_AT_ONCE, context_tokens, engine_parameters, rollout_bytes, states_of
 from rlctl.planning.memory.step_time import HOST, Generation, Pass, generation_seconds, pass_seconds, sync_seconds
 from rlctl.planning.models import ModelShape, read_shape
 
@@ -67,15 +68,18 @@ def cost_of(
     if gpu is None:
         return StepCost(operations, None, None)
     usual = lengths or typical_lengths(config, generates=generates)
-    training, generation, moving = _times(config, shape, gpu, usual, generates=generates)
-    worst = _times(config, shape, gpu, worst_lengths(config, generates=generates), generates=generates)
+    continues = ahead and config.weight_sync.in_flight_requests == "continue"
+    overlap = 1 + math.ceil(config.weight_sync.max_steps_ahead) if continues else 1
+    training, generation, moving = _times(config, shape, gpu, usual, generates=generates, overlap=overlap)
+    worst_case = worst_lengths(config, generates=generates)
+    worst = _times(config, shape, gpu, worst_case, generates=generates, overlap=overlap)
     return StepCost(
         operations,
         training,
         generation,
         moving,
-        _together(training, generation, moving, ahead=ahead),
-        _together(*worst, ahead=ahead),
+        _together(training, generation, moving, ahead=ahead, continues=continues),
+        _together(*worst, ahead=ahead, continues=continues),
         usual.response,
     )
 
@@ -96,19 +100,23 @@ def worst_lengths(config: Config, *, generates: bool = True) -> Lengths:
     return of_mean(config.data.max_prompt_tokens, limit, limit)
 
 
-def _together(training: float, generation: float, moving: float, *, ahead: bool) -> float:
-    return max(training, generation) + moving if ahead else training + generation + moving
+def _together(training: float, generation: float, moving: float, *, ahead: bool, continues: bool) -> float:
+    """Seconds of a step: engines that work ahead wait for new weights, unless their responses continue with them."""
+    if not ahead:
+        return training + generation + moving
+    return max(training + moving, generation) if continues else max(training, generation) + moving
 
 
 def _times(
-    config: Config, shape: ModelShape, gpu: Gpu, lengths: Lengths, *, generates: bool
+    config: Config, shape: ModelShape, gpu: Gpu, lengths: Lengths, *, generates: bool, overlap: int
 ) -> tuple[float, float, float]:
-    """Seconds of training, generation and moving."""
+    """Seconds of training, generation and moving; ``overlap`` steps are generated at once."""
     training = pass_seconds(_pass(config, shape, lengths), gpu)
     if not generates:
         return training, 0.0, 0.0
-    generation = generation_seconds(_generation(config, shape, gpu), lengths, gpu)
-    return training, generation, _moving_seconds(config, shape, gpu)
+    drawn = _generation(config, shape, gpu)
+    drawn = replace(drawn, responses=overlap * drawn.responses)
+    return training, generation_seconds(drawn, lengths, gpu) / overlap, _moving_seconds(config, shape, gpu)
 
 
 def forward_flops(shape: ModelShape, *, tokens: int, length: int) -> float:
@@ -171,7 +179,7 @@ def _generation(config: Config, shape: ModelShape, gpu: Gpu) -> Generation:
     parallel, memory = config.rollout.parallel, config.rollout.memory
     devices = parallel.tensor_parallel_size * parallel.pipeline_parallel_size
     each = rollout_bytes(config, "cuda")
-    room = rollout_share(config) * gpu.gib * GIB * devices - each * shape.parameters
+    room = devices * (rollout_share(config) * gpu.gib * GIB - each * engine_parameters(config, shape))
     return Generation(
         shape,
         arithmetic.drawn_responses(config),

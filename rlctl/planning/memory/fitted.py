@@ -13,12 +13,12 @@ FRAGMENTS = 0.1
 MEAN_LENGTH = 0.185
 """Length of the other sequences of a packed micro-batch, as a share of the longest."""
 FROZEN_COPY = 1.9
-"""Bytes that FSDP1 holds for each frozen weight of its shard while adapters are trained, beside the weight."""
+"""Bytes that FSDP1 holds for each frozen weight of its shard, in addition to it, while several devices train adapters."""
 TRAINING = 0.35
 """Share of a GPU's arithmetic that matrix products of training and prefill reach."""
-DECODING = 0.35
+DECODING = 0.3
 """Share of a GPU's memory bandwidth that decoding reaches."""
-LAUNCH = 3e-4
+LAUNCH = 3.2e-4
 """Seconds to launch the kernels of a dense layer in a forward pass."""
-LINK = 0.4
+LINK = 0.45
 """Share of the bandwidth between devices, and between a device and its host, that exchanges reach."""

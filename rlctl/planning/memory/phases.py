@@ -122,8 +122,9 @@ def _phases(
 ) -> Iterator[tuple[str, list[MemoryPart]]]:
     sleeps = arithmetic.rollout_sleeps(config, device) or (terms.engines_sleep and device == "cuda")
     answering = ("rollout", *SERVED)
-    engines = {role: _engine(config, here[role], gib, device) for role in answering if role in here}
-    resting = {role: _resting(config, each) for role, each in here.items() if role not in engines}
+    resting = {role: _resting(config, each) for role, each in here.items() if role not in answering}
+    held = sum(part.gib for parts in resting.values() for part in parts)
+    engines = {role: _engine(config, here[role], gib, device, held) for role in answering if role in here}
     resting |= {role: [] for role in engines} if sleeps else engines
     engine, auxiliary = engines.get("rollout", []), engines.get("auxiliary", [])
 
@@ -153,12 +154,16 @@ def _phases(
         yield "weight_sync", [*own, *weights, bucket, *others("policy", "rollout")]
 
 
-def _engine(config: Config, estimate: MemoryEstimate, gib: float, device: Device) -> list[MemoryPart]:
-    """An engine at work: vLLM and SGLang take their share whole, with what weights leave as KV cache."""
+def _engine(config: Config, estimate: MemoryEstimate, gib: float, device: Device, held: float) -> list[MemoryPart]:
+    """An engine at work: vLLM takes its share of a device, SGLang of what others leave free; weights leave the KV cache.
+
+    SGLang: ``mem_fraction_static`` in ``sglang/srt/model_executor/model_runner.py``, of the memory that is free as it starts.
+    """
     weights, role = estimate.part("weights"), estimate.role
     if not _takes_share(config, role, device):
         return _named(estimate)
-    cache = max(0.0, _share(config, role) * gib - weights)
+    free = gib - held if role == "rollout" and config.rollout.engine.choice == "sglang" else gib
+    cache = max(0.0, _share(config, role) * free - weights)
     return _named(replace(estimate, parts=(MemoryPart("weights", weights), MemoryPart("KV cache", cache))))
 
 

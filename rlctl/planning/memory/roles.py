@@ -39,6 +39,8 @@ ROWS_AT_ONCE = 256
 less than 70 GiB."""
 
 
+TOWERS = ("visual", "vision")
+"""Words in the names of vision towers."""
 ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 """Variables that configure PyTorch's allocator."""
 
@@ -133,11 +135,14 @@ def _reward_models(config: Config) -> list[MemoryEstimate]:
 
 
 def context_tokens(config: Config) -> int:
-    """The longest sequence: prompt and response, or a whole training sequence of sft and dpo."""
+    """The longest sequence: prompt and response, a conversation of an agent, or a whole training sequence of sft and dpo."""
     both = config.data.max_prompt_tokens + config.rollout.max_response_tokens
     if config.algorithm.objective.choice in ("sft", "dpo"):
         return config.data.max_sequence_tokens or both
-    return config.model.max_context_tokens or both
+    limit = config.model.max_context_tokens
+    if limit is None or (not config.rollout.agents and not config.rollout.default_agent):
+        return min(limit or both, both)
+    return limit
 
 
 def micro_tokens(config: Config, micro: MicroBatchSize) -> int:
@@ -332,10 +337,19 @@ def states_of(config: Config, train: Train, shape: ModelShape, terms: MemoryTerm
     lora = None if isinstance(train, Critic) else config.model.lora
     if lora is not None:
         trained = 4 * adapter_parameters(lora, shape) / shared
-        if isinstance(engine, Fsdp2) and terms.frozen_copy == engine.source:
+        if (
+            isinstance(engine, Fsdp2) and terms.frozen_copy == engine.source and shared > 1
+        ):  # alone, FSDP1 shards nothing
             each += fitted.FROZEN_COPY * count / shared
         return {"parameters": each + trained, "gradients": trained, "optimizer": moments * trained}
-    return {"parameters": each, "gradients": each, "optimizer": moments * each}
+    trains = each * (1 - frozen_parameters(config, train, shape) / count)
+    return {"parameters": each, "gradients": trains, "optimizer": moments * trains}
+
+
+def frozen_parameters(config: Config, train: Train, shape: ModelShape) -> int:
+    """Parameters of a vision tower that ``model.freeze`` names, which has neither gradients nor an optimizer."""
+    names = () if isinstance(train, Critic) else config.model.freeze
+    return shape.vision_parameters if any(tower in name for name in names for tower in TOWERS) else 0
 
 
 def optimizer_moments(train: Train) -> int:
@@ -367,10 +381,11 @@ def _megatron_states(config: Config, train: Train, engine: Megatron, shape: Mode
             "gradients": reduced * trained,
             "optimizer": each * trained / dense,
         }
+    frozen = frozen_parameters(config, train, shape) / (engine.tensor_parallel_size * engine.pipeline_parallel_size)
     return {
         "parameters": compute * held.all,
-        "gradients": reduced * held.all,
-        "optimizer": each * (held.dense / dense + held.experts / experts),
+        "gradients": reduced * (held.all - frozen),
+        "optimizer": each * ((held.dense - frozen) / dense + held.experts / experts),
     }
 
 
@@ -464,7 +479,15 @@ def _rollout(config: Config, shape: ModelShape, device: Device) -> MemoryEstimat
         * rows
         / (cache_shards(shape, parallel.tensor_parallel_size) * parallel.pipeline_parallel_size)
     )
-    return _estimate("rollout", [("weights", each * shape.parameters / split), ("cache", cache)])
+    return _estimate("rollout", [("weights", each * engine_parameters(config, shape)), ("cache", cache)])
+
+
+def engine_parameters(config: Config, shape: ModelShape) -> float:
+    """Parameters on one device of a rollout engine: experts are spread over its tensor workers, or over more devices."""
+    parallel = config.rollout.parallel
+    dense = (shape.parameters - shape.expert_parameters) / parallel.tensor_parallel_size
+    experts = shape.expert_parameters / max(parallel.tensor_parallel_size, parallel.expert_parallel_size)
+    return (dense + experts) / parallel.pipeline_parallel_size
 
 
 def cache_of_one(config: Config, device: Device) -> float:

@@ -44,11 +44,12 @@ def errors(estimates: Any) -> Any:
 
 def test_peaks(errors: Any) -> None:
     assert 0.95 <= median(errors.ratios) <= 1.05
-    assert errors.close_peaks >= 8 / 9
+    assert errors.close_peaks >= 8 / 10
 
 
 def test_what_ran_and_what_failed(errors: Any) -> None:
-    assert errors.right_pairs >= 0.87
+    assert len(errors.pairs) == 38
+    assert errors.right_pairs >= 0.92
 
 
 def test_limits_of_the_context_length(errors: Any) -> None:
@@ -71,8 +72,8 @@ def test_no_column_of_the_limits_is_biased(estimates: Any, errors: Any, column: 
 
 def test_step_times(step_times: Any) -> None:
     ratios = step_times.ratios(range(len(step_times.points())))
-    assert len(ratios) >= 20
-    assert step_times.within(ratios, 1.5) >= 0.95
+    assert len(ratios) >= 35
+    assert step_times.within(ratios, 1.5) >= 0.85
     assert step_times.within(ratios, 2.5) == 1
 
 
@@ -80,7 +81,7 @@ def test_no_source_of_step_times_is_biased(step_times: Any) -> None:
     points = step_times.points()
     for source in {point["source"] for point in points}:
         found = step_times.ratios([number for number, point in enumerate(points) if point["source"] == source])
-        assert 0.75 <= median(found) <= 1.33, source
+        assert 0.67 <= median(found) <= 1.5, source
 
 
 def test_few_constants_are_fitted(estimates: Any, step_times: Any) -> None:

@@ -92,6 +92,16 @@ def test_launches_outside_of_graphs_slow_decoding() -> None:
     assert graphs < eager < adapted
 
 
+def test_responses_that_continue_fill_the_engines_while_the_longest_finish() -> None:
+    split = {"layout": "split", "devices_per_node": 8, "rollout_devices": 4}
+    waits = grpo(placement=split, weight_sync={"max_steps_ahead": 4})
+    continues = grpo(placement=split, weight_sync={"max_steps_ahead": 4, "in_flight_requests": "continue"})
+    first, second = cost(waits, ahead=True), cost(continues, ahead=True)
+    assert seconds(second.generation_seconds) < seconds(first.generation_seconds)
+    assert second.training_seconds == first.training_seconds
+    assert seconds(second.step_seconds) < seconds(first.step_seconds)
+
+
 def test_few_tokens_touch_few_experts() -> None:
     moe = shape("Qwen/Qwen3-30B-A3B")
     one, many = touched_parameters(moe, 1), touched_parameters(moe, 1000)

@@ -12,7 +12,7 @@ from rlctl.adapters.verl.memory import DEFERS, memory_terms
 from rlctl.config import Config, config_from
 from rlctl.planning.memory import GIB, fitted, memory_of, phases_of
 from rlctl.planning.memory.phases import overflow
-from rlctl.planning.memory.roles import policy_forward
+from rlctl.planning.memory.roles import context_tokens, policy_forward
 from rlctl.planning.memory_terms import OWN, MemoryTerms, WholeLogits, terms_of
 from rlctl.planning.models import read_shape
 
@@ -125,6 +125,68 @@ def test_the_process_of_a_sleeping_engine_keeps_some_memory(tensor: int, kept: f
     (train,) = (phase for phase in phases if phase.phase == "train")
     full = train.gib / fitted.USABLE
     assert overflow((train,), full) == pytest.approx(kept)
+
+
+def test_sglang_takes_its_share_of_what_others_leave_free() -> None:
+    def engine(name: str) -> float:
+        config = grpo(rollout={"engine": {"type": name}, "memory": {"gpu_memory_utilization": 0.6}})
+        (rollout,) = (phase for phase in phases_of(config, gib=80) if phase.phase == "rollout")
+        return sum(part.gib for part in rollout.parts if part.name.startswith("rollout"))
+
+    assert SHAPE is not None
+    resting = 12 * SHAPE.parameters / 8 / GIB  # parameters and optimizer of the policy
+    assert engine("vllm") == pytest.approx(48)
+    assert engine("sglang") == pytest.approx(0.6 * (80 - resting))
+
+
+def test_experts_of_an_engine_are_spread_over_more_devices_than_its_layers() -> None:
+    def weights(**parallel: int) -> float:
+        config = grpo(model={"path": "Qwen/Qwen3-235B-A22B"}, rollout={"parallel": parallel})
+        (found,) = (each for each in memory_of(config) if each.role == "rollout")
+        return found.part("weights") * GIB
+
+    shape = read_shape("Qwen/Qwen3-235B-A22B")
+    assert shape is not None
+    dense = shape.parameters - shape.expert_parameters
+    together = {"tensor_parallel_size": 4, "data_parallel_size": 32, "expert_parallel_size": 128}
+    assert weights(**together) == pytest.approx(2 * (dense / 4 + shape.expert_parameters / 128))
+    assert weights(tensor_parallel_size=4) == pytest.approx(2 * shape.parameters / 4)
+
+
+@pytest.mark.parametrize("engine", [{"type": "fsdp2"}, {"type": "megatron", "tensor_parallel_size": 2}])
+def test_a_frozen_tower_has_neither_gradients_nor_an_optimizer(engine: dict[str, Any]) -> None:
+    name = "Qwen/Qwen3-VL-8B-Instruct"
+    shape = read_shape(name)
+    assert shape is not None
+    whole = policy(grpo(model={"path": name}, train={"engine": engine}))
+    frozen = policy(grpo(model={"path": name, "freeze": ["model.visual"]}, train={"engine": engine}))
+    assert frozen["parameters"] == whole["parameters"]
+    saved = {"fsdp2": 4 * shape.vision_parameters / 8, "megatron": 4 * shape.vision_parameters / 2}[engine["type"]]
+    assert whole["gradients"] - frozen["gradients"] == pytest.approx(saved)
+    assert frozen["optimizer"] < whole["optimizer"]
+
+
+def test_fsdp1_copies_frozen_weights_only_where_it_shards_them() -> None:
+    def parameters(devices: int, **terms: Any) -> float:
+        config = grpo(
+            model={"path": MODEL, "lora": {"rank": 8, "alpha": 8, "target_modules": ["all-linear"]}},
+            train={"engine": {"type": "fsdp2", "source": "fsdp"}},
+            placement={"devices_per_node": devices},
+        )
+        return policy(config, **terms)["parameters"]
+
+    assert SHAPE is not None
+    copied = parameters(2, frozen_copy="fsdp") - parameters(2)
+    assert copied == pytest.approx(fitted.FROZEN_COPY * SHAPE.parameters / 2)
+    assert parameters(1, frozen_copy="fsdp") == parameters(1)
+
+
+def test_a_context_longer_than_prompt_and_response_is_for_agents() -> None:
+    wide = {"path": MODEL, "max_context_tokens": 16384}
+    assert context_tokens(grpo(model=wide)) == 8192
+    agent = {"type": "tools", "name": "solver"}
+    talking = grpo(model=wide, rollout={"max_response_tokens": 7168, "agents": [agent], "default_agent": "solver"})
+    assert context_tokens(talking) == 16384
 
 
 def test_a_run_that_only_samples_trains_nothing() -> None:
