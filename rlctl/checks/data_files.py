@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlctl.checks.model_files import is_pointer
 from rlctl.checks.problem import CheckContext, Problem, problem
 from rlctl.common.errors import closest
 from rlctl.common.filenames import expanded
@@ -40,6 +41,8 @@ def fields_of(path: Path, form: str = "auto") -> tuple[Field, ...] | None:
     ending = path.suffix.lower().removeprefix(".") if form == "auto" else form
     reader = READERS.get(ending)
     try:
+        if reader is not None and is_pointer(path):
+            raise UnreadableError(said("{file} is a Git LFS pointer, not the file itself", file=path.name))
         return reader(path) if reader is not None else None
     except (OSError, UnicodeDecodeError, RecursionError, csv.Error) as error:
         raise UnreadableError(str(error)) from error

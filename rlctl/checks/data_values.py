@@ -17,8 +17,9 @@ from rlctl.planning.row_sample import READERS, RowSample, row_sample, value_at
 
 NUMBERING = frozenset({"id", "idx", "index", "uid", "uuid"})
 """Columns, and fields of columns, that tell rows apart which ask the same."""
-REPEATED, SHARED = 0.1, 0.05
-"""The shares of rows that repeat others, and of evaluation rows that are trained on, from which on a warning is worth it."""
+REPEATED, SHARED, LEFT_OUT = 0.1, 0.05, 0.05
+"""The shares of rows that repeat others, of evaluation rows that are trained on, and of rows that are too long and left out,
+from which on a warning is worth it."""
 FEWEST = 10
 """Rows that repeat others, below which none is worth a warning."""
 
@@ -84,10 +85,45 @@ def _prompts(config: Config, source: DataSource, sample: RowSample, key: KeyPath
     empty = sum(_is_empty(value_at(row, column)) for row in sample.rows)
     if empty:
         yield problem("data-blank", key, rows=empty, count=count, file=source.path)
+    yield from _wordy(config, source, [value_at(row, column) for row in sample.rows], key)
     distinct = len({_plain(_unnumbered(row)) for row in sample.rows})
     repeated = count - distinct
     if repeated >= FEWEST and repeated >= REPEATED * count and not source.path.endswith((".csv", ".tsv")):
         yield problem("data-repeated", key, repeated=repeated, count=count, file=source.path, distinct=distinct)
+
+
+def _wordy(config: Config, source: DataSource, prompts: list[Any], key: KeyPath) -> Iterator[Problem]:
+    """Prompts that surely exceed their limit, without a tokenizer: no token of the usual ones spans two words."""
+    limit = config.data.max_prompt_tokens
+    if config.algorithm.objective.choice != "rl":
+        return
+    counts = [_words(prompt, limit) for prompt in prompts]
+    over = [count for count in counts if count > limit]
+    drops = config.data.overlong_prompts == "drop"
+    if len(over) > (LEFT_OUT * len(counts) if drops else 0):
+        yield problem(
+            "data-overlong_dropped" if drops else "data-overlong_words",
+            key,
+            over=len(over),
+            count=len(counts),
+            file=source.path,
+            limit=limit,
+            longest=max(over),
+        )
+
+
+def _words(prompt: Any, limit: int) -> int:
+    """Words of a prompt; 0 for one that is too short to have more than a limit."""
+    if isinstance(prompt, str) and prompt.startswith("[{"):
+        try:
+            prompt = json.loads(prompt)
+        except ValueError:
+            return 0
+    if isinstance(prompt, str):
+        return len(prompt.split()) if len(prompt) > 2 * limit else 0
+    if isinstance(prompt, list):
+        return sum(_words(each.get("content"), 0) for each in prompt if isinstance(each, Mapping))
+    return 0
 
 
 def _shared(config: Config, trained: Mapping[str, int]) -> Iterator[Problem]:

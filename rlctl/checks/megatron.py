@@ -13,6 +13,7 @@ from rlctl.planning.megatron.layout import broken
 from rlctl.planning.megatron.limits import asked_of, limits
 from rlctl.planning.memory import context_tokens
 from rlctl.planning.models import read_shape
+from rlctl.planning.support import RLCTL
 
 
 def layouts(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
@@ -25,6 +26,8 @@ def layouts(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
             own = "context-parallel" if each.key == "context_parallel_size" else "megatron-layout"
             code = "tensor-over-node" if each.slow else own
             key = (asked.section, "engine", *each.key.split("."))
+            if asked.role == "reference" and surroundings.runner != RLCTL and surroundings.is_silent(key):
+                continue  # which follows the policy there
             found.append(problem(code, key, role=asked.role, reason=each.message, advice=each.hint))
     yield from _once(found)
 

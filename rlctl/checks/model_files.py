@@ -32,9 +32,8 @@ def fault_of(folder: Path, *, weights: bool = True) -> str:
         return said("its config.json is missing")
     files = sorted({file for pattern in ("*.json", *WEIGHTS) for file in folder.glob(pattern) if file.is_file()})
     for file in files:
-        with file.open("rb") as stream:
-            if stream.read(len(POINTER)) == POINTER:
-                return said("{file} is a Git LFS pointer, not the file itself", file=file.name)
+        if is_pointer(file):
+            return said("{file} is a Git LFS pointer, not the file itself", file=file.name)
     try:
         known = json.loads(config.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -42,6 +41,12 @@ def fault_of(folder: Path, *, weights: bool = True) -> str:
     if not isinstance(known, dict):
         return said("its config.json is not a JSON object")
     return _fault_of_weights(folder) if weights else ""
+
+
+def is_pointer(file: Path) -> bool:
+    """Whether a file is only what Git LFS left in the place of a large one."""
+    with file.open("rb") as stream:
+        return stream.read(len(POINTER)) == POINTER
 
 
 def _fault_of_weights(folder: Path) -> str:

@@ -258,7 +258,7 @@ def _checked(
         report.extend(of_its_own_framework(report, checked=codes) if not question.assignments else ())
     if loaded is not None:
         report.extend(loaded.as_written(checked))
-    elif not report.errors:
+    elif not report.errors and not any(item.code == "fork" for item in report.findings):
         report.findings.append(finding("unreadable_empty", Level.ERROR, at=Location(file)))
     from rlctl.checks import elsewhere
     from rlctl.checks.silence import divided

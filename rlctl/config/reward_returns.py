@@ -68,6 +68,7 @@ class _Function:
     """A function's statements, and what its names are assigned."""
 
     def __init__(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self._node = node
         self._nodes = list(_own(node))
         arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
         self._opaque = {argument.arg for argument in arguments} | set(self._targets())
@@ -89,6 +90,9 @@ class _Function:
             if isinstance(node, ast.Return):
                 value = ast.Constant(None) if node.value is None else node.value
                 yield from self._kinds(value, node.lineno, 0)
+        is_generator = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in self._nodes)
+        if not is_generator and _falls_through(self._node.body):
+            yield Returned(NOTHING, self._node.body[-1].lineno)
 
     def _kinds(self, value: ast.expr, line: int, depth: int) -> Iterator[Returned]:
         if isinstance(value, ast.IfExp):
@@ -121,6 +125,26 @@ class _Function:
             key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else None for key in value.keys
         ]
         return None if None in names else frozenset(name for name in names if name is not None)
+
+
+def _falls_through(body: list[ast.stmt]) -> bool:
+    """Whether a run of statements surely can end without ``return`` or ``raise``; False where that is not known."""
+    last = body[-1]
+    if isinstance(last, ast.If):
+        return not last.orelse or _falls_through(last.body) or _falls_through(last.orelse)
+    if isinstance(last, (ast.For, ast.AsyncFor)):
+        return not last.orelse or _falls_through(last.orelse)
+    plain = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Pass)
+    return isinstance(last, plain) or (isinstance(last, ast.Expr) and not _may_end(last.value))
+
+
+def _may_end(value: ast.expr) -> bool:
+    """Whether an expression may leave the function or the program, as ``sys.exit()`` does."""
+    return any(isinstance(node, (ast.Call, ast.Await)) for node in ast.walk(value)) and not _prints(value)
+
+
+def _prints(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "print"
 
 
 def _kind(value: ast.expr) -> str | None:

@@ -26,6 +26,8 @@ REFUSED = ("unknown-key", "fork", *OF_HYDRA)
 """Findings of reading on keys that a framework's loader refuses."""
 WHEN = {"code-signature": "rollout", "memory": "rollout"}
 """When errors of rlctl's own checks would strike in a framework, if not before the first step."""
+FORKED = 2
+"""Unknown keys without a similar one, from which on a file is more likely for a fork than wrong."""
 STOPPING = ("data-files", "uncallable-reward")
 """Warnings of a framework's writer that are errors here, because the framework stops at them."""
 
@@ -42,7 +44,7 @@ def findings_of(
         changed: whether canonical keys were changed after reading, which the file does not say.
         checked: codes of what rlctl's own checks found, so that nothing is said twice.
     """
-    if any(item.code == "fork" for item in report.errors):
+    if loaded is None and any(item.code == "fork" for item in report.findings):
         return []  # the fork's keys change what the others count
     name, _, release = report.dialect.partition("@")
     own = name == runner and not changed
@@ -65,7 +67,8 @@ def findings_of(
             continue
         source = f"{framework(runner)} {requirements.release} ({row.source})"
         place = _place(document, split(row.key))
-        told = finding(row.code, row.level, row.key, place, reason=message, source=source, advice=row.hint)
+        level = Level.WARNING if row.level is Level.ERROR and own and not _is_read(report.findings) else row.level
+        told = finding(row.code, level, row.key, place, reason=message, source=source, advice=row.hint)
         found.append(replace(told, runners=(runner,), when=row.when))
     if loaded is not None:
         on_data = loaded.as_written(dialect.on_data(loaded.config))
@@ -100,20 +103,33 @@ def with_unknown_keys(runner: str, findings: Iterable[Finding], allowed: Collect
         findings: of reading the file.
         allowed: unknown keys that stay warnings: those of a fork of the framework.
     """
-    strict = _known(runner).strict
-    return [
-        replace(
-            finding,
-            code="runner-refuses",
-            level=Level.ERROR,
-            message=finding.message
-            if finding.code in OF_HYDRA  # which name what refuses it
-            else translated(said("{message}, and refuses it", message=finding.message)),
-        )
-        if finding.code in REFUSED and not finding.added and finding.key not in allowed and strict(finding.key)
-        else finding
-        for finding in findings
+    strict, listed = _known(runner).strict, list(findings)
+    broken = [
+        item
+        for item in listed
+        if item.code in REFUSED and not item.added and item.key not in allowed and strict(item.key)
     ]
+    is_read = _is_read(listed)
+    of_fork = sum(item.code == "unknown-key" for item in broken) >= FORKED or not is_read
+    return [_refused_key(item, of_fork, is_read) if any(item is each for each in broken) else item for item in listed]
+
+
+def _refused_key(item: Finding, of_fork: bool, is_read: bool) -> Finding:
+    """A finding on a key that the framework refuses; a fork of it, or another release, may have the key."""
+    if item.code == "fork":  # which is told as a whole
+        return replace(item, level=Level.WARNING)
+    if item.code in OF_HYDRA:  # which name what refuses it
+        return replace(item, code=REFUSES, level=Level.ERROR if is_read else Level.WARNING)
+    if of_fork:
+        message = said("{message}, and refuses it unless yours is a fork that has it", message=item.message)
+        return replace(item, code=REFUSES, level=Level.WARNING, message=translated(message))
+    message = said("{message}, and refuses it", message=item.message)
+    return replace(item, code=REFUSES, level=Level.ERROR, message=translated(message))
+
+
+def _is_read(findings: Iterable[Finding]) -> bool:
+    """Whether a file is checked against the release that it is for, not the nearest one."""
+    return all(item.code != "nearest-release" for item in findings)
 
 
 def once(findings: Iterable[Finding]) -> list[Finding]:

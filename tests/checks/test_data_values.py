@@ -95,3 +95,15 @@ def test_a_list_that_is_too_large_is_left_unread(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("rlctl.planning.row_sample.LARGEST_JSON", 10)
     path.write_text(json.dumps([{"prompt": "a", "answer": ""}] * 4))
     assert row_sample(path) is None, "and not as a file without rows"
+
+
+def test_prompts_with_more_words_than_tokens_fit_are_counted_without_a_tokenizer(tmp_path: Path) -> None:
+    long = {**ROWS[0], "prompt": "word " * 600}
+    assert codes(written(tmp_path / "long.jsonl", [*ROWS, long])) == ["data-overlong_words"]
+    assert codes(written(tmp_path / "long_word.jsonl", [*ROWS, {**long, "prompt": "x" * 5000}])) == []
+
+
+def test_a_pointer_of_git_lfs_is_no_data(tmp_path: Path) -> None:
+    (tmp_path / "rows.parquet").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    config = config_from({"data": {"train": [{"path": str(tmp_path / "rows.parquet")}]}})
+    assert any("Git LFS pointer" in item.message for item in check(config, more=RULES_OF_FILES))

@@ -45,6 +45,36 @@ def _unswitched(key: str, switch: str, what: str, source: str) -> Requirement:
     )
 
 
+REWRITTEN: tuple[tuple[str, Callable[[Values], int], str], ...] = (
+    (
+        "actor_infer.generating_args.num_return_sequences",
+        lambda v: v.number("num_return_sequences_in_group"),
+        "num_return_sequences_in_group",
+    ),
+    (
+        "actor_infer.generating_args.max_new_tokens",
+        lambda v: (
+            v.number("sequence_length", 0) - v.number("prompt_length", 0)
+            if v["sequence_length"]
+            else v.number("response_length", 0)
+        ),
+        "sequence_length - prompt_length, or response_length",
+    ),
+)
+"""Arguments of the rollout that the RLVR pipeline overwrites: with what, and the keys that say it."""
+
+
+def _rewritten(key: str, actual: Callable[[Values], int], by: str) -> Requirement:
+    return _ignored(
+        key,
+        lambda v: is_rlvr(v) and v.written(key) and 0 < actual(v) != v[key],
+        said("{key} is {{{key}}}, but ROLL overwrites it with {{actual}} ({by})", key=key, by=by),
+        "roll/pipeline/rlvr/rlvr_config.py, RLVRConfig.__post_init__",
+        said("change {by}, or remove {key}", key=key, by=by),
+        numbers={"actual": actual},
+    )
+
+
 ROWS: tuple[Requirement, ...] = (
     _ignored(
         "rewards",
@@ -54,6 +84,31 @@ ROWS: tuple[Requirement, ...] = (
         "roll/pipeline/rlvr/rewards/multiple_choice_boxed_rule_reward_worker.py, compute_rewards",
         "set worker_cls to CrossThinkQARuleRewardWorker or MathRuleRewardWorker, or to a class of your own",
         numbers={"domains": _without_reward},
+    ),
+    *(_rewritten(*row) for row in REWRITTEN),
+    _ignored(
+        "init_kl_coef",
+        lambda v: _is_on(v, "init_kl_coef") and not v["add_token_level_kl"],
+        "init_kl_coef is {init_kl_coef}, but add_token_level_kl is false: rewards have no KL penalty, and the reference runs for "
+        "nothing unless use_kl_loss is true",
+        "roll/utils/functionals.py, compute_token_reward",
+        "set add_token_level_kl to true, or init_kl_coef to 0",
+    ),
+    *(
+        _ignored(
+            f"{role}.model_args.lora_rank",
+            lambda v, role=role: (  # type: ignore[misc]
+                v.written(f"{role}.model_args.lora_rank") and v[f"{role}.model_args.lora_target"] is None
+            ),
+            said(
+                "{role}.model_args.lora_rank is {{{role}.model_args.lora_rank}}, but lora_target is not set: ROLL adds no "
+                "adapter, and trains all weights",
+                role=role,
+            ),
+            "roll/models/model_providers.py, default_actor_model_provider",
+            said("set {role}.model_args.lora_target, such as all-linear, or remove lora_rank", role=role),
+        )
+        for role in ("actor_train", "sft_train", "student_train", "student")
     ),
     _unswitched(
         "kl_loss_coef", "use_kl_loss", "the loss has no KL term", "roll/pipeline/rlvr/actor_worker.py, loss_func"

@@ -8,6 +8,7 @@ from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
 from rlctl.adapters.trinity import (
     argument_limits,
     engine_limits,
+    folder_limits,
     ineffective,
     input_limits,
     legacy_limits,
@@ -473,7 +474,7 @@ REQUIREMENTS = Requirements(
     "0.6.0",
     (
         *(*ROWS, *argument_limits.ROWS, *input_limits.ROWS, *engine_limits.ROWS, *ineffective.ROWS, *user_limits.ROWS),
-        *(*legacy_limits.ROWS, *row_limits.ROWS),
+        *(*legacy_limits.ROWS, *row_limits.ROWS, *folder_limits.ROWS),
     ),
     strict=_is_checked,
     no_null=(_no_null, "trinity/common/config.py, load_config"),

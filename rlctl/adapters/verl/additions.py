@@ -80,10 +80,14 @@ def of_no_release(
         known: keys that have a finding already.
     """
     own = [path for path, _ in document.leaves() if tuple(map(str, path)) in document.overridden]
+    if any(path[:2] == ("hydra", "searchpath") for path in own):  # its configs may have any key
+        return
     if program not in COMPOSED_PROGRAMS or len(own) + len(document.added) < sum(1 for _ in document.leaves()):
         return
     version = version_of(release)
-    for path in (path for path in own if "@" not in str(path[0])):  # else it chooses a config of a group
+    for path in (
+        path for path in own if "@" not in str(path[0]) and path[0] != "hydra"
+    ):  # else it chooses a config of a group
         place, told = generic(path), dotted(path) in known
         releases = table.schema.releases_of_any(place)
         later = any(version_of(each) > version for each in releases)  # which a checkout after the release has, too

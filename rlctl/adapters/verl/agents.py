@@ -41,10 +41,12 @@ from rlctl.adapters.engine.rules import (
 from rlctl.adapters.engine.tree import find
 from rlctl.adapters.engine.values import files_of
 from rlctl.adapters.verl.requirements import TOOL_FORMATS
+from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Config
 from rlctl.config.sections.agents import SINGLE_TURN, OtherAgent, ToolFormat, ToolsAgent
+from rlctl.planning.column_types import column_types
 
 R = "actor_rollout_ref.rollout"
 M = f"{R}.multi_turn"
@@ -319,4 +321,12 @@ def on_read(values: Mapping[str, Any], version: Version) -> Iterator[Finding]:
     if asks is None or loop != SINGLE or version < (0, 6):
         return
     if not _by_engine(version, enabled, value(f"{R}.name", "vllm"), value(f"{R}.mode", "sync")):
-        yield finding("tools-unused", Level.WARNING, asks, loop=LOOP)
+        columns = _columns(value("data.train_files", default=None))
+        if COLUMN not in columns:
+            yield finding("tools-unused", Level.WARNING if columns else Level.NOTE, asks, loop=LOOP)
+
+
+def _columns(files: Any) -> set[str]:
+    """The columns of the training files that are here; empty if none is."""
+    paths = [expanded(str(name).removeprefix("file://")) for name in files_of(files)]
+    return {name for path in paths for name in column_types(path)}

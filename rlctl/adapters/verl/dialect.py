@@ -296,7 +296,7 @@ def _tables() -> Mapping[str, Table]:
             offline.server(PPO),
             _notes(*SFT_BLOCKS),
             schema("verl", "ppo"),
-            frozenset({"0.7", "0.8", "0.9"}),
+            frozenset({"0.6", "0.7", "0.8", "0.9"}),
             unlisted=CHOICES,
         ),
     }

@@ -303,7 +303,7 @@ MORE_ESTIMATORS = {
     "0.4": ("reinforce_plus_plus_baseline", "opo", "grpo_passk"),
     "0.5": ("gpg",),
     "0.6": ("rloo_vectorized", "grpo_vectorized"),
-    "0.8": ("optimal_token_baseline", "tir_optimal_token_baseline", "gdpo"),
+    "0.7": ("optimal_token_baseline", "tir_optimal_token_baseline", "gdpo"),
 }
 """Advantage estimators that a release has and the one before lacks."""
 
@@ -312,7 +312,7 @@ def _estimators() -> Iterator[Requirement]:
     """Advantage estimators that a release does not have, if no code of the user's can register one."""
     known: tuple[str, ...] = ESTIMATORS
     starts = ["0.3", *MORE_ESTIMATORS]
-    for start, end in zip(starts, ["0.3", "0.4", "0.5", "0.7", ""], strict=True):
+    for start, end in zip(starts, ["0.3", "0.4", "0.5", "0.6", ""], strict=True):
         known += MORE_ESTIMATORS.get(start, ())
         yield Requirement(
             "algorithm.adv_estimator",

@@ -251,6 +251,21 @@ ROWS: tuple[Requirement, ...] = (
         until="0.8",
     ),
     _ignored(
+        "data.train_batch_size",
+        lambda v: (
+            v.program == "verl.trainer.main_ppo"
+            and v.number("data.gen_batch_size", 0) > 0
+            and v["data.gen_batch_size"] != v["data.train_batch_size"]
+        ),
+        "data.gen_batch_size is {data.gen_batch_size}, and verl.trainer.main_ppo takes that many prompts a step: "
+        "data.train_batch_size "
+        "({data.train_batch_size}) has no effect on it",
+        "verl/trainer/ppo/ray_trainer.py, RayPPOTrainer._create_dataloader",
+        "remove data.gen_batch_size, or set it to data.train_batch_size",
+        since="0.4",
+        until="0.8",
+    ),
+    _ignored(
         "algorithm.lam",
         lambda v: (
             v.written("algorithm.lam")

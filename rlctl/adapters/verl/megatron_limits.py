@@ -7,7 +7,7 @@ from typing import Any
 
 from rlctl.adapters.engine.requirements import Requirement, Values
 from rlctl.adapters.verl.combination_limits import MEGATRON, OVERRIDES, model_row, needed_row, pair_row
-from rlctl.adapters.verl.requirement_values import ACTOR, MODEL, strategy
+from rlctl.adapters.verl.requirement_values import ACTOR, MAIN, MODEL, strategy
 from rlctl.adapters.verl.value_limits import LOADED, Applies, count_rows, name_row, value_row
 from rlctl.common.messages.reasons import said
 
@@ -207,4 +207,21 @@ def _pipeline() -> Iterator[Requirement]:
     yield _excluded("cpu_offloading", "cuda_graph_impl", lambda v: v[_key("cuda_graph_impl")] not in (None, "none"))
 
 
-ROWS: tuple[Requirement, ...] = (*_recomputation(), *_precision(), *_experts(), *_pipeline())
+UNCHOSEN = Requirement(
+    f"{ACTOR}.strategy",
+    lambda v: v.program == MAIN and v[f"{ACTOR}.strategy"] == "megatron" and not v.written("model_engine"),
+    said(
+        "{key} is megatron, but the command starts from the config of FSDP, which lacks the section {section}: verl stops when "
+        "it "
+        "makes its workers",
+        key=f"{ACTOR}.strategy",
+        section=MEGATRON,
+    ),
+    "verl/trainer/main_ppo.py, main",
+    "add --config-name=ppo_megatron_trainer to the command",
+    since="0.3",
+    until="0.7",
+)
+"""Until 0.7 Megatron has a config of its own, which the command names."""
+
+ROWS: tuple[Requirement, ...] = (UNCHOSEN, *_recomputation(), *_precision(), *_experts(), *_pipeline())

@@ -135,7 +135,7 @@ def _names() -> Iterator[Requirement]:
     """Names of parts that verl has."""
     yield name_row(
         "model_engine",
-        ("dp", "megatron", "veomni", "torchtitan"),
+        ("dp", "megatron", "veomni", "torchtitan", "mindspeed"),  # the last one in 0.9.0 only
         "verl/trainer/config/ppo_trainer.yaml, model_engine",
         applies=lambda v: v.program in ("", MAIN),
     )

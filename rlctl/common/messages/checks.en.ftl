@@ -129,6 +129,14 @@ data-overlong = { $over } of the first { $count } { $what } of { $file } are lon
     .about = Some of the rows that were measured are longer than their limit.
     .hint = { $first } or more, or shorten the data
 
+data-overlong_words = { $over } of the first { $count } prompts of { $file } have more words than the limit of { $limit } tokens, up to { $longest }
+    .hint = shorten these prompts, or raise the limit to well above { $longest }
+    .verl = { $over } of the first { $count } prompts of { $file } have more words than the limit of { $limit } tokens, up to { $longest }: verl stops at the first of them, or cuts it, as data.truncation says
+    .trinity = { $over } of the first { $count } prompts of { $file } have more words than the limit of { $limit } tokens, up to { $longest }: Trinity-RFT does not train on their responses
+    .roll = { $over } of the first { $count } prompts of { $file } have more words than the limit of { $limit } tokens, up to { $longest }: ROLL leaves these rows out
+data-overlong_dropped = { $over } of the first { $count } prompts of { $file } have more words than the limit of { $limit } tokens, up to { $longest }, and are not used
+    .hint = raise the limit to well above { $longest }, or remove these rows
+
 data-lengths = the first { $count } { $what } of { $file } have { $shortest } to { $longest } tokens (median { $median }); the limit is { $limit }
     .about = The token counts of some rows.
 data-lengths_unmeasured = rlctl did not measure the lengths of rows: { $reason }

@@ -130,6 +130,14 @@ data-overlong = { $file } 的前 { $count } 个 { $what } 中有 { $over } 个�
     .about = 抽查的行中，有些超过长度上限。
     .hint = { $first } 或更大，或缩短数据
 
+data-overlong_words = { $file } 的前 { $count } 个提示词中有 { $over } 个的词数超过上限 { $limit } 个 token，最长 { $longest } 个词
+    .hint = 缩短这些提示词，或把上限提高到远大于 { $longest }
+    .verl = { $file } 的前 { $count } 个提示词中有 { $over } 个的词数超过上限 { $limit } 个 token，最长 { $longest } 个词：verl 会在遇到第一个时中止，或按 data.truncation 截断
+    .trinity = { $file } 的前 { $count } 个提示词中有 { $over } 个的词数超过上限 { $limit } 个 token，最长 { $longest } 个词：Trinity-RFT 不会在它们的回复上训练
+    .roll = { $file } 的前 { $count } 个提示词中有 { $over } 个的词数超过上限 { $limit } 个 token，最长 { $longest } 个词：ROLL 会丢弃这些行
+data-overlong_dropped = { $file } 的前 { $count } 个提示词中有 { $over } 个的词数超过上限 { $limit } 个 token，最长 { $longest } 个词，这些行会被丢弃
+    .hint = 把上限提高到远大于 { $longest }，或删除这些行
+
 data-lengths = { $file } 的前 { $count } 个 { $what } 有 { $shortest } 到 { $longest } 个 token（中位数 { $median }）；上限为 { $limit }
     .about = 抽查若干行的 token 数。
 data-lengths_unmeasured = 没有测量数据行的长度：{ $reason }

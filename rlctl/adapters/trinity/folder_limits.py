@@ -1,0 +1,127 @@
+"""What Trinity-RFT's engine and data loader refuse or change: ranks of adapters, lengths of responses, splits of folders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rlctl.adapters.engine.requirements import IGNORES, Requirement, Values
+from rlctl.adapters.trinity.input_limits import tasksets
+from rlctl.adapters.trinity.requirement_values import ENGINE, own_devices
+from rlctl.common.filenames import expanded
+from rlctl.common.report import Level
+
+INPUT, BUFFER = "buffer.explorer_input.taskset", "buffer.trainer_input.experience_buffer"
+READER = "trinity/buffer/reader/file_reader.py, _DatasetFileReader"
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Ranks that vLLM has kernels for."""
+DATA = (".parquet", ".json", ".jsonl", ".csv", ".arrow", ".txt")
+SPLITS: Mapping[str, tuple[str, ...]] = {
+    "train": ("train", "training"),
+    "validation": ("validation", "valid", "dev", "val"),
+    "test": ("test", "testing", "eval", "evaluation"),
+}
+"""The splits of a folder and the words in names of files and folders that choose them, as the datasets package has them."""
+OWN_LISTS = ("README.md", "dataset_dict.json", "state.json", "dataset_info.json")
+"""Files that may name splits in another way."""
+MOST_FILES = 2000
+
+
+def _rank(values: Values) -> int:
+    """The rank of an adapter that vLLM does not take; 0 for none."""
+    configs = values["model.lora_configs"] or ()
+    ranks = (int(item.get("lora_rank", 32)) for item in configs if isinstance(item, Mapping))
+    return next((rank for rank in ranks if rank > 0 and rank not in LORA_RANKS), 0)
+
+
+def _starts_vllm(values: Values) -> bool:
+    engine = str(values[f"{ENGINE}.engine_type"] or "vllm")
+    return own_devices(values) and engine.startswith("vllm") and values["mode"] != "train"
+
+
+def _fills_the_context(values: Values) -> bool:
+    """Whether responses take all of the context, so that one token is left for the prompt."""
+    context, response = values["model.max_model_len"], values["model.max_response_tokens"]
+    return None not in (context, response) and values["model.max_prompt_tokens"] is None and response >= context - 1
+
+
+def _splits(folder: Path) -> frozenset[str]:
+    """The splits of a folder of data files; empty where something else may decide them."""
+    files = [path for _, path in zip(range(MOST_FILES), folder.rglob("*"), strict=False) if path.is_file()]
+    data = [path for path in files if path.suffix in DATA and not path.name.startswith((".", "_"))]
+    named = {path.name for path in files}
+    if not data or named & set(OWN_LISTS) or f"{folder.name}.py" in named or len(files) == MOST_FILES:
+        return frozenset()
+    found = frozenset(
+        split
+        for split, words in SPLITS.items()
+        for path in data
+        if _has_word(str(path.relative_to(folder).with_suffix("")), words)
+    )
+    return found or frozenset({"train"})
+
+
+def _has_word(name: str, words: tuple[str, ...]) -> bool:
+    return bool(set(re.split(r"[^a-zA-Z]+", name.lower())) & set(words))
+
+
+def _datasets(values: Values) -> Iterator[Mapping[str, Any]]:
+    buffer = values[BUFFER]
+    explored = tasksets(values) if values["mode"] != "train" else []
+    yield from (item for item in (*explored, buffer) if isinstance(item, Mapping))
+
+
+def _unknown_split(values: Values) -> tuple[str, str, str] | None:
+    """A folder, the split that a file asks of it, and those that it has."""
+    for item in _datasets(values):
+        path, split = item.get("path"), str(item.get("split") or "train")
+        folder = expanded(path) if isinstance(path, str) and "${" not in path else None
+        if item.get("storage_type") not in (None, "file") or item.get("subset_name") or folder is None:
+            continue
+        known = _splits(folder) if folder.is_dir() else frozenset()
+        if known and re.fullmatch(r"\w+", split) and split != "all" and split not in known:
+            return str(path), split, ", ".join(sorted(known))
+    return None
+
+
+def _of_split(index: int) -> Any:
+    def value(values: Values) -> str:
+        found = _unknown_split(values)
+        return found[index] if found is not None else ""
+
+    return value
+
+
+ROWS: tuple[Requirement, ...] = (
+    Requirement(
+        "model.lora_configs",
+        lambda v: _starts_vllm(v) and _rank(v),
+        "lora_rank of model.lora_configs is {rank}; vLLM takes {ranks}, and the run stops when it starts vLLM",
+        "vllm/config/lora.py, LoRAConfig",
+        "set lora_rank to 32",
+        numbers={"rank": _rank, "ranks": lambda v: ", ".join(map(str, LORA_RANKS))},
+        since="0.4",
+    ),
+    Requirement(
+        "model.max_response_tokens",
+        _fills_the_context,
+        "model.max_response_tokens ({model.max_response_tokens}) takes all of model.max_model_len ({model.max_model_len}): "
+        "Trinity leaves one token for the prompt, so every prompt is cut and no response is trained on",
+        "trinity/common/config_validator.py, ModelConfigValidator._check_model_len",
+        "lower model.max_response_tokens, or raise model.max_model_len by the length of prompts",
+        since="0.4",
+        code=IGNORES,
+        level=Level.ERROR,
+    ),
+    Requirement(
+        INPUT,
+        _unknown_split,
+        "{folder} has no split '{split}'; it has {splits}",
+        READER,
+        "change split, or name a file of the folder after the split",
+        numbers={name: _of_split(index) for index, name in enumerate(("folder", "split", "splits"))},
+        since="0.4",
+    ),
+)
