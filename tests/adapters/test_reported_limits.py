@@ -190,3 +190,48 @@ def test_arguments_that_roll_overwrites_or_ignores(tmp_path: Path, change: dict[
     told = [item.message for item in found if item.code == "runner-ignores"]
     assert [words in message for message in told] == [True] * bool(words), told
     assert all(item.level is Level.WARNING for item in found if item.message in told)
+
+
+SFT = {"data.train_files": "/data/a.parquet", "data.train_batch_size": 64, "trainer.n_gpus_per_node": 8}
+OLD, NEW = "verl.trainer.fsdp_sft_trainer", "verl.trainer.sft_trainer"
+
+
+@pytest.mark.parametrize(
+    ("program", "release", "rows", "words"),
+    [
+        (OLD, "0.5", 31, "stops at its first validation"),
+        (OLD, "0.5", 32, ""),
+        (NEW, "0.9", 63, "validation is NaN"),
+        (NEW, "0.9", 64, ""),
+    ],
+)
+def test_validation_of_sft_has_a_whole_batch(tmp_path: Path, program: str, release: str, rows: int, words: str) -> None:
+    file = written(tmp_path / "val.parquet", [{"messages": [{"role": "user", "content": "1"}]}] * rows)
+    values = {**SFT, "data.micro_batch_size_per_gpu": 4, "data.val_files": file}
+    command = f"torchrun --standalone --nnodes=1 --nproc_per_node=8 -m {program}"
+    told = [
+        item.message for item in of_script(tmp_path, command, release, values) if "data.val_files have" in item.message
+    ]
+    assert [words in message for message in told] == [True] * bool(words)
+
+
+MODEL = {"reward_model.enable": True, "reward_model.model.path": "org/rm", "reward_model.micro_batch_size_per_gpu": 2}
+
+
+@pytest.mark.parametrize(
+    ("program", "change", "words"),
+    [
+        ("verl.trainer.main_ppo", MODEL, "in its own template"),
+        ("verl.trainer.main_ppo", {**MODEL, "data.return_raw_chat": True}, ""),
+        ("verl.trainer.main_ppo", {**MODEL, "reward_model.model.input_tokenizer": "null"}, ""),
+        (
+            "recipe.dapo.main_dapo",
+            {f"{R}.mode": "async", "data.return_raw_chat": True},
+            "asks the workers of the engine",
+        ),
+    ],
+)
+def test_what_programs_of_older_releases_need(tmp_path: Path, program: str, change: dict[str, Any], words: str) -> None:
+    told = [item.message for item in of_script(tmp_path, f"python3 -m {program}", "0.5", {**VERL, **change})]
+    named = [message for message in told if "template" in message or "asks the workers" in message]
+    assert [words in message for message in named] == [True] * bool(words)

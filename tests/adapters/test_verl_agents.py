@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rlctl.common.errors import PlanError
-from rlctl.common.report import Bucket, Report
+from rlctl.common.report import Bucket, Level, Report
 from rlctl.config import Loaded, to_plain
 from rlctl.documents import read_yaml
 from rlctl.planning.plan import make_plan
@@ -53,9 +54,24 @@ def test_the_way_back_to_a_release_without_agent_loops_loses_nothing(tmp_path: P
 
 
 @pytest.mark.parametrize(("engine", "release"), [("vllm", "0.6"), ("sglang", "0.7"), ("vllm", "0.9")])
-def test_tools_that_no_response_uses_are_warned_of(tmp_path: Path, engine: str, release: str) -> None:
-    _, report = loaded_from(tmp_path, TEXT % engine, release)
-    found = next(finding for finding in report.warnings if finding.code == "tools-unused")
+@pytest.mark.parametrize(
+    ("row", "levels"),
+    [
+        ({}, [Level.NOTE]),
+        ({"prompt": "1 + 1"}, [Level.WARNING]),
+        ({"prompt": "1 + 1", "agent_name": "tool_agent"}, []),
+    ],
+)
+def test_tools_that_no_response_uses_are_warned_of(
+    tmp_path: Path, engine: str, release: str, row: dict[str, str], levels: list[Level]
+) -> None:
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) if row else "")
+    _, report = loaded_from(tmp_path, (TEXT % engine).replace("a.parquet", str(tmp_path / "rows.jsonl")), release)
+    told = [finding for finding in report.findings if finding.code == "tools-unused"]
+    assert [finding.level for finding in told] == levels
+    if not told:
+        return
+    [found] = told
     assert LOOP in found.message
     assert found.at is not None
     assert found.at.line == 6

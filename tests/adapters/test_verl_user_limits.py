@@ -30,7 +30,7 @@ def found_in(values: dict[str, Any], release: str) -> list[Finding]:
 def rows(path: Path, *, source: str = "openai/gsm8k", image: str = "") -> Path:
     answers = [{"style": "rule", "ground_truth": "4"}] * 2
     columns: dict[str, Any] = {"data_source": [source, source], "prompt": [PROMPT, PROMPT], "reward_model": answers}
-    columns |= {image: [["a.png"], ["b.png"]]} if image else {}
+    columns |= {image: [[{"image": "a.png"}], [{"image": "b.png"}]]} if image else {}
     parquet.write_table(pa.table(columns), path)
     return path
 

@@ -11,22 +11,21 @@ from rlctl.adapters.engine.requirements import IGNORES, Requirement, Values
 from rlctl.adapters.trinity.input_limits import tasksets
 from rlctl.adapters.trinity.requirement_values import ENGINE, own_devices
 from rlctl.common.filenames import expanded
+from rlctl.common.messages.reasons import said
 from rlctl.common.report import Level
+from rlctl.planning.dataset_rows import SPLITS
 
 INPUT, BUFFER = "buffer.explorer_input.taskset", "buffer.trainer_input.experience_buffer"
 READER = "trinity/buffer/reader/file_reader.py, _DatasetFileReader"
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks that vLLM has kernels for."""
 DATA = (".parquet", ".json", ".jsonl", ".csv", ".arrow", ".txt")
-SPLITS: Mapping[str, tuple[str, ...]] = {
-    "train": ("train", "training"),
-    "validation": ("validation", "valid", "dev", "val"),
-    "test": ("test", "testing", "eval", "evaluation"),
-}
-"""The splits of a folder and the words in names of files and folders that choose them, as the datasets package has them."""
 OWN_LISTS = ("README.md", "dataset_dict.json", "state.json", "dataset_info.json")
 """Files that may name splits in another way."""
 MOST_FILES = 2000
+PRIORITIES = ("linear_decay", "decay_limit_randomization")
+"""The priorities of a queue that Trinity registers."""
+WORDS = re.compile(r"[a-z]+")
 
 
 def _rank(values: Values) -> int:
@@ -54,17 +53,8 @@ def _splits(folder: Path) -> frozenset[str]:
     named = {path.name for path in files}
     if not data or named & set(OWN_LISTS) or f"{folder.name}.py" in named or len(files) == MOST_FILES:
         return frozenset()
-    found = frozenset(
-        split
-        for split, words in SPLITS.items()
-        for path in data
-        if _has_word(str(path.relative_to(folder).with_suffix("")), words)
-    )
-    return found or frozenset({"train"})
-
-
-def _has_word(name: str, words: tuple[str, ...]) -> bool:
-    return bool(set(re.split(r"[^a-zA-Z]+", name.lower())) & set(words))
+    words = {word for path in data for word in WORDS.findall(str(path.relative_to(folder).with_suffix("")).lower())}
+    return frozenset(SPLITS[word] for word in words if word in SPLITS) or frozenset({"train"})
 
 
 def _datasets(values: Values) -> Iterator[Mapping[str, Any]]:
@@ -114,6 +104,20 @@ ROWS: tuple[Requirement, ...] = (
         since="0.4",
         code=IGNORES,
         level=Level.ERROR,
+    ),
+    Requirement(
+        f"{BUFFER}.replay_buffer.priority_fn",
+        lambda v: (
+            v[f"{BUFFER}.replay_buffer.enable"] is True
+            and v[f"{BUFFER}.replay_buffer.priority_fn"] not in (None, *PRIORITIES)
+        ),
+        said(
+            "{key} is {{{key}}}, which Trinity does not register; only a plug-in could",
+            key=f"{BUFFER}.replay_buffer.priority_fn",
+        ),
+        "trinity/buffer/storage/queue.py, AsyncPriorityQueue.__init__",
+        said("set it to {names}", names=PRIORITIES[0]),
+        level=Level.WARNING,
     ),
     Requirement(
         INPUT,

@@ -318,9 +318,10 @@ def on_read(values: Mapping[str, Any], version: Version) -> Iterator[Finding]:
     enabled, loop = value(ENABLE, default=False), value(LOOP, SINGLE)
     named = next((key for key in (CLASSES, FUNCTIONS) if value(key, default=None)), None)
     asks = ENABLE if enabled is True else named
-    if asks is None or loop != SINGLE or version < (0, 6):
+    mode = value(f"{R}.mode", "sync")
+    if asks is None or loop != SINGLE or version < (0, 5) or (version < (0, 6) and mode != "async"):
         return
-    if not _by_engine(version, enabled, value(f"{R}.name", "vllm"), value(f"{R}.mode", "sync")):
+    if not _by_engine(version, enabled, value(f"{R}.name", "vllm"), mode):
         columns = _columns(value("data.train_files", default=None))
         if COLUMN not in columns:
             yield finding("tools-unused", Level.WARNING if columns else Level.NOTE, asks, loop=LOOP)

@@ -21,6 +21,7 @@ PRIME = "verl/workers/reward_manager/prime.py, single_compute_score"
 REGISTRY = "verl/workers/reward_manager/registry.py, get_reward_manager_cls"
 KNOWN = {"0.3": ("naive", "prime"), "0.4": ("naive", "prime", "batch", "dapo")}
 """The reward managers of a release and those after it, until the reward loop of 0.7 replaced them."""
+TOKENIZER = "reward_model.model.input_tokenizer"
 LOOPS = ("single_turn_agent", "tool_agent")
 FILES = (
     f"{ROLLOUT}.multi_turn.tool_config_path",
@@ -228,6 +229,41 @@ def _opened() -> Iterator[Requirement]:
         )
 
 
+CHAT = Requirement(
+    "data.return_raw_chat",
+    lambda v: (
+        bool(v["reward_model.enable"])
+        and v["reward_model.strategy"] != "megatron"
+        and strategy(v) != "megatron"
+        and not v["data.return_raw_chat"]
+        and not (v.written(TOKENIZER) and v[TOKENIZER] is None)
+    ),
+    said(
+        "data.return_raw_chat is false, its default, and the reward model reads the chat messages of each row to write them "
+        "in its own template: verl stops at the first reward",
+    ),
+    "verl/workers/fsdp_workers.py, RewardModelWorker._switch_chat_template",
+    said("set data.return_raw_chat to true, or {key} to null if both models have one template", key=TOKENIZER),
+    since="0.3",
+    until="0.6",
+    when="rollout",
+)
+SERVED_DAPO = Requirement(
+    f"{ROLLOUT}.mode",
+    lambda v: v.program == "recipe.dapo.main_dapo" and serves(v),
+    said(
+        "{rollout}.mode is async, and the trainer of the DAPO recipe asks the workers of the engine itself: verl stops at the "
+        "first rollout",
+        rollout=ROLLOUT,
+    ),
+    "recipe/dapo/dapo_ray_trainer.py, RayDAPOTrainer.fit",
+    said("set {rollout}.mode to sync", rollout=ROLLOUT),
+    since="0.4",
+    until="0.6",
+    when="generation",
+)
+
+
 def _prompts(values: Values) -> int:
     """Prompts that a step sends to the engine."""
     return values.number("data.gen_batch_size", values.number("data.train_batch_size", 0))
@@ -245,4 +281,4 @@ SENT = Requirement(
     until="0.4",
     when="generation",
 )
-ROWS: tuple[Requirement, ...] = (*_managers(), *_penalties(), *_prime(), *_loops(), *_opened(), SENT)
+ROWS: tuple[Requirement, ...] = (*_managers(), *_penalties(), *_prime(), *_loops(), *_opened(), CHAT, SERVED_DAPO, SENT)

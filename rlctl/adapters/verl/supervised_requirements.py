@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from rlctl.adapters.engine.requirements import IGNORES, Requirement, Values
+from rlctl.adapters.engine.values import files_of
 from rlctl.adapters.verl import column_limits
+from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Level
+from rlctl.planning.parquet_footer import parquet_rows
 
+VALIDATION = "data.val_files"
 BATCH, MICRO, GPUS = "data.train_batch_size", "data.micro_batch_size_per_gpu", "trainer.n_gpus_per_node"
 OLD = "verl/trainer/fsdp_sft_trainer.py, FSDPSFTTrainer._normalize_config_bsz"
 
 
+def _old_world(values: Values) -> int:
+    """GPUs of the old trainer, which torchrun says; 1 if no command says them."""
+    return values.number("trainer.nnodes") * values.number(GPUS) if values.written(GPUS) else 1
+
+
 def _old_ranks(values: Values) -> int:
-    """Data-parallel ranks of the old trainer, which torchrun says; 1 if no command says them."""
-    if not values.written(GPUS):
-        return 1
-    world = values.number("trainer.nnodes") * values.number(GPUS)
-    return max(1, world // values.number("ulysses_sequence_parallel_size"))
+    """Data-parallel ranks of the old trainer."""
+    return max(1, _old_world(values) // values.number("ulysses_sequence_parallel_size"))
 
 
 def _ranks(values: Values) -> int:
@@ -30,8 +39,54 @@ def _ranks(values: Values) -> int:
     return max(1, values.number("trainer.nnodes") * values.number(GPUS) // shared)
 
 
+def _validated(values: Values) -> int | None:
+    """Rows of the validation files; None if one is not here."""
+    paths = [expanded(str(name).removeprefix("file://")) for name in files_of(values[VALIDATION])]
+    if not paths or not all(path.suffix == ".parquet" and path.is_file() for path in paths):
+        return None
+    return sum(parquet_rows(path) for path in paths)
+
+
+def _too_few(values: Values, batch: int) -> bool:
+    rows = _validated(values)
+    return rows is not None and rows < batch and bool(values.written(GPUS))
+
+
+def _unvalidated(kind: str, batch: Callable[[Values], int], message: str, source: str, **others: Any) -> Requirement:
+    return Requirement(
+        VALIDATION,
+        lambda v: _too_few(v, batch(v)),
+        message,
+        source,
+        said("give {key} more rows", key=VALIDATION),
+        numbers={"rows": _validated, "batch": batch},
+        kinds=(kind,),
+        **others,
+    )
+
+
 ROWS: tuple[Requirement, ...] = (
     *column_limits.SUPERVISED_ROWS,
+    _unvalidated(
+        "sft",
+        lambda v: _old_world(v) * v.number(MICRO, 4),
+        "data.val_files have {rows} rows, fewer than the {batch} of one micro-batch on every GPU, and the last batch is dropped: "
+        "none is left, and the trainer stops at its first validation",
+        "verl/trainer/fsdp_sft_trainer.py, FSDPSFTTrainer.fit",
+        since="0.3",
+        until="0.7",
+        when="validation",
+    ),
+    _unvalidated(
+        "sft_engine",
+        lambda v: v.number(BATCH, 256),
+        "data.val_files have {rows} rows, fewer than data.train_batch_size ({batch}), and the last batch is dropped: none is "
+        "left, and the loss of validation is NaN",
+        "verl/trainer/sft_trainer.py, SFTTrainer.fit",
+        since="0.6",
+        level=Level.WARNING,
+        code=IGNORES,
+    ),
     Requirement(
         BATCH,
         lambda v: v.number(BATCH, 0) % _old_ranks(v),
