@@ -207,8 +207,12 @@ ROWS: list[tuple[str, dict[str, Any], str]] = [
     ("0.6", {f"{A}.strategy": "fsdp3"}, f"{A}.strategy"),
     ("0.6", {f"{A}.fsdp_config.fsdp_size": 3}, f"{A}.fsdp_config.fsdp_size"),
     ("0.6", {f"{A}.fsdp_config.fsdp_size": 4}, ""),
-    ("0.5", {"reward_model.enable": True}, "reward_model.micro_batch_size_per_gpu"),
-    ("0.5", {"reward_model.enable": True, "reward_model.micro_batch_size_per_gpu": 4}, ""),
+    ("0.5", {"reward_model.enable": True, "data.return_raw_chat": True}, "reward_model.micro_batch_size_per_gpu"),
+    (
+        "0.5",
+        {"reward_model.enable": True, "data.return_raw_chat": True, "reward_model.micro_batch_size_per_gpu": 4},
+        "",
+    ),
     ("0.5", {"actor_rollout_ref.model.path": "Qwen/Qwen3-8B", **LONG}, "data.max_response_length"),
     ("0.7", {"actor_rollout_ref.model.path": "Qwen/Qwen3-8B", **LONG}, ""),
 ]
