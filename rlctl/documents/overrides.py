@@ -91,8 +91,10 @@ _PLAIN = re.compile(r"(\+{0,2})([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)=(.+)", re.ASCII
 _INTEGER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)")
 _WORD = re.compile(r"(?:[A-Za-z_/]|\.(?![0-9]))[\w/.\-]*", re.ASCII)
+_WORDS = re.compile(r"[A-Za-z_/][\w/.\-]*(?: [\w/.\-]+)+", re.ASCII)
 _QUOTED = re.compile(r"""'[^'"\\$]*'|"[^'"\\$]*\"""")
-_LIST = re.compile(r"""\[((?:[\w/.+\-]|,|'[^'"\\$,]*'|"[^'"\\$,]*")*)\]""", re.ASCII)
+_ITEM = re.compile(r"""\s*('[^'"\\]*'|"[^'"\\]*"|[\w/.+\-]+)\s*(?:,|$)""", re.ASCII)
+_VARIABLE = re.compile(r"\$\{oc\.env:[A-Za-z_]\w*(?:,[\w/.\-]+)?\}", re.ASCII)
 _KINDS: Mapping[str, Literal["set", "add", "force"]] = {"": "set", "+": "add", "++": "force"}
 _NAMED = {"true": True, "false": False, "null": None}
 _FLOATS = ("inf", "nan")
@@ -105,16 +107,41 @@ def _read_plain(text: str, at: Location) -> Override | None:
     if match is None or len(text) > MAX_LENGTH:
         return None
     kind, key, written = match.groups()
-    items = _LIST.fullmatch(written)
     try:
-        value = [_scalar(item) for item in items[1].split(",")] if items and items[1] else _scalar(written)
+        value = _list(written[1:-1]) if written[0] == "[" and written[-1] == "]" else _scalar(written)
     except ValueError:
         return None
     return Override(_KINDS[kind], key, tuple(key.split(".")), value, text, at)
 
 
+def _list(text: str) -> list[Any]:
+    """A list of numbers, words and quoted texts.
+
+    Raises:
+        ValueError: it has none, or others.
+    """
+    values, place = [], 0
+    while match := _ITEM.match(text, place):
+        values.append(_scalar(match[1]))
+        place = match.end()
+        if place == len(text):
+            break
+    if place < len(text) or not values or text.endswith(","):
+        raise ValueError(text)
+    return values
+
+
+def _closed(text: str) -> str:
+    """A quoted text with a letter for each variable that it names; outside of quotes, Hydra takes no default made of others."""
+    if "$" not in text:
+        return text
+    while (less := _VARIABLE.sub("x", text)) != text:
+        text = less
+    return text
+
+
 def _scalar(text: str) -> Any:
-    """A number, a word or a quoted text.
+    """A number, a word or a quoted text; one may name variables of the environment.
 
     Raises:
         ValueError: it is none that is read here.
@@ -125,9 +152,10 @@ def _scalar(text: str) -> Any:
         return int(text)
     if _FLOAT.fullmatch(text):
         return float(text)
-    if _QUOTED.fullmatch(text):
+    if _QUOTED.fullmatch(_closed(text)):
         return text[1:-1]
-    if _WORD.fullmatch(text) and text.lower() not in _FLOATS:
+    plain = _VARIABLE.sub("x", text)
+    if (_WORD.fullmatch(plain) or _WORDS.fullmatch(plain)) and text.lower() not in _FLOATS:
         return text
     raise ValueError(text)
 

@@ -245,6 +245,10 @@ def key_place(word: Text, at: Location) -> Location:
     return next((piece.at for piece in word if piece.text), at)
 
 
+_BUILT = re.compile(r",[^${},]*\$\{[^{}]*\}[^{},]|,[^${},]+\$\{")
+"""A default that is made of a variable and text, which Hydra takes in quotes only."""
+
+
 def symbolic_override(word: Text, keeps: Callable[[str, str], bool]) -> tuple[str, bool]:
     """An override in which the environment still decides what it can; and whether nothing had to be resolved.
 
@@ -259,7 +263,7 @@ def symbolic_override(word: Text, keeps: Callable[[str, str], bool]) -> tuple[st
         return as_is, not resolved
     key, _, value = text.partition("=")
     quoted = f"{key}='" + value.replace("'", "\\'") + "'"
-    for attempt in (text, quoted):
+    for attempt in (quoted,) if _BUILT.search(value) else (text, quoted):
         if keeps(attempt, as_is):
             return attempt, not resolved
     return as_is, False

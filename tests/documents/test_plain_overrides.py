@@ -79,6 +79,42 @@ VALUES = (
         "[a, b]",
     ),
     *(
+        "${oc.env:A}",
+        "${oc.env:A,vllm}",
+        "${oc.env:A,0.5_4.0}",
+        "${oc.env:A,}",
+        "${oc.env:A,b c}",
+        "${oc.env:A}/data/a.parquet",
+        "a/${oc.env:A,${oc.env:B}/c}/d",
+        "1${oc.env:A}",
+        "${oc.env:A}1",
+        "${oc.env:A",
+        "'${oc.env:A,${oc.env:B}/data/a.parquet}'",
+        "'${oc.env:A'",
+        "'$A'",
+        '"${oc.env:A} b, c"',
+        "['${oc.env:A}/a.parquet', '${oc.env:B}/b.parquet']",
+        "['a', 'b']",
+        "[ a , 1 ]",
+        "['a, b']",
+        "['a' 'b']",
+        "['a',]",
+        "[a b]",
+        "uv -v run --frozen --extra vllm",
+        "uv run --extra ${oc.env:A,vllm} --extra b",
+        "${oc.env:A,${oc.env:B}/c}",
+        "${oc.env:A,${oc.env:B}}",
+        "${oc.env:A,b-${oc.env:B}}",
+        "a  b",
+        "a 1",
+        "a -1.5 true",
+        "true false",
+        "null a",
+        "inf a",
+        "1 a",
+        "a b ",
+    ),
+    *(
         "{a:1}",
         "{}",
         "a,b",
@@ -120,6 +156,12 @@ def test_a_key_is_read_as_hydra_reads_it(key: str) -> None:
 
 def test_the_usual_forms_do_not_load_hydra() -> None:
     usual = ("a.b=1", "+a=true", "++a=1e-6", "a=Qwen/Qwen2.5-7B", 'a=["console","wandb"]', "a='a b'", "a=null")
+    usual += (
+        "a=${oc.env:A,Qwen/Qwen3-8B}",
+        "a='${oc.env:A,${oc.env:B}/a.parquet}'",
+        "a=['a', '${oc.env:A}/b']",
+        "a=uv run -v",
+    )
     assert all(outcome(text, plain=True) is not None for text in usual)
     code = f"import sys; from rlctl.documents.overrides import read_overrides; read_overrides({usual!r}, 'x'); "
     loaded = subprocess.run(
