@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
+from json import dumps as encode
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +18,7 @@ from rlctl.common.messages import text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from rlctl.config import Config
     from rlctl.runtime.data.operators import Prepared, Tokens
 
 app = group(
@@ -33,6 +37,13 @@ def inspect(
     samples: Annotated[
         int, typer.Option(help="Rows to show of each result, and of those that were dropped.", min=0)
     ] = 2,
+    lengths: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write histograms of the lengths of all rows, in tokens and characters, for [b]rlctl plan --lengths[/b].",
+        ),
+    ] = None,
     json: arguments.Json = False,
 ) -> None:
     """Run the data operators of a config and show what they keep.
@@ -45,6 +56,8 @@ def inspect(
     [cyan]rlctl data inspect run.yaml[/cyan]
 
     [cyan]rlctl data inspect run.yaml --samples 5 --json[/cyan]
+
+    [cyan]rlctl data inspect run.yaml --lengths lengths.json[/cyan]
     """
     from rlctl.runtime.data.operators import prepare, shown_rows, tokens_by
     from rlctl.runtime.data.tokenizer import load_tokenizer
@@ -53,16 +66,19 @@ def inspect(
     loaded, report = arguments.must_read(inputs, dialect=dialect, assignments=assignments, variables=variables)
     diagnostics.findings(report.findings)
     config = loaded.config
-    if not config.data.operators and config.data.priority is None:
+    if not config.data.operators and config.data.priority is None and lengths is None:
         raise UsageError(text("data-no-operators"))
+    if lengths is not None and Path(lengths).exists():
+        raise UsageError(text("data-lengths-exist", file=lengths), hint=text("data-lengths-hint"))
 
     @cache
     def tokens() -> Tokens:
         """Loaded by the first operator that counts tokens."""
         return tokens_by(load_tokenizer(config.model, trust_remote_code=config.data.trust_remote_code))
 
-    _, done = prepare(operator_spec(config), lambda value: tokens()(value))
-    columns = [source.prompt_key for source in config.data.train]
+    data, done = prepare(operator_spec(config), lambda value: tokens()(value))
+    counted = None if lengths is None else _write_lengths(replace(config, data=data), Path(lengths))
+    columns = [source.prompt_key for source in config.data.train[: len(done)]]
     first = {each.key: list(shown_rows(each.file, column, samples)) for each, column in zip(done, columns, strict=True)}
     if json:
         output.data([{**vars(each), "counts": [vars(one) for one in each.counts], "file": str(each.file),
@@ -70,6 +86,35 @@ def inspect(
         return
     for each in done:
         output.show(*_shown(each, first[each.key], samples))
+    if counted is not None:
+        output.show(_lengths(counted))
+
+
+def _write_lengths(config: Config, file: Path) -> dict[str, dict[int, int]]:
+    """Histograms of the training data, which a file gets."""
+    from rlctl.common.whole_files import write_whole
+    from rlctl.runtime.data.histograms import histograms
+    from rlctl.runtime.specs.data import data_spec
+
+    counted = histograms(data_spec(config))
+    write_whole(file, encode(counted))
+    return counted
+
+
+def _lengths(counted: dict[str, dict[int, int]]) -> RenderableType:
+    """Percentiles of lengths as a table."""
+    from rich import box
+    from rich.table import Table
+
+    from rlctl.runtime.data.histograms import percentile
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for title in ("data-counted", "data-rows", "data-half", "data-most", "data-longest"):
+        table.add_column(text(title), justify="left" if title == "data-counted" else "right")
+    for name, histogram in counted.items():
+        cells = (sum(histogram.values()), *(percentile(histogram, each) for each in (50, 99, 100)))
+        table.add_row(text(f"data-{name.replace('_', '-')}"), *map(str, cells))
+    return table
 
 
 def _shown(each: Prepared, first: list[str], samples: int) -> list[RenderableType]:

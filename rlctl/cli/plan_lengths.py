@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rlctl.planning.plan import KnownLengths
 
 _PAIR = re.compile(r"p(?P<percent>\d+(?:\.\d+)?)=(?P<tokens>\d+)")
+PROMPT, RESPONSE, SEQUENCE = "prompt_tokens", "response_tokens", "sequence_tokens"
+"""Histograms of a file, by name."""
 STEPS = 20
 """Last steps of a run whose lengths count."""
 _HINT = "write p50=1200,p99=8000, a JSON file with a list of lengths or counts by length, or the folder of a run"
@@ -31,7 +33,7 @@ def known_lengths(text: str) -> KnownLengths:
     if path.is_dir():
         return _of_run(path)
     if path.is_file():
-        return _of_counts(_histogram(path))
+        return _of_file(path)
     found = [_PAIR.fullmatch(part.strip()) for part in text.split(",")]
     pair = [(float(match["percent"]), float(match["tokens"])) for match in found if match is not None]
     if len(found) != 2 or len(pair) != 2 or not _is_rising(pair):
@@ -66,13 +68,44 @@ def _of_counts(counts: list[tuple[float, float]]) -> KnownLengths:
     return lambda config: of_counts(_prompt(config), counts, config.rollout.max_response_tokens)
 
 
-def _histogram(path: Path) -> list[tuple[float, float]]:
-    """Lengths with their counts: of a list of lengths, or of a mapping of lengths to counts."""
+def _of_file(path: Path) -> KnownLengths:
+    """Lengths of responses, or of what a file counts by name (``PROMPT``, ``RESPONSE``, ``SEQUENCE``)."""
     try:
         data: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            said("{file} has no lengths: {error}", file=str(path), error=str(error)), hint=_HINT
+        ) from error
+    if not isinstance(data, dict) or not {PROMPT, RESPONSE, SEQUENCE} & set(data):
+        return _of_counts(_counts(path, data))
+    named = {name: _counts(path, data[name]) for name in (PROMPT, RESPONSE, SEQUENCE) if name in data}
+    return lambda config: _named(config, named)
+
+
+def _named(config: Config, named: dict[str, list[tuple[float, float]]]) -> Lengths:
+    """Lengths of named histograms; responses that none counts have half of their limit."""
+    from rlctl.planning.memory.lengths import TYPICAL, of_counts, of_mean
+    from rlctl.planning.memory.roles import context_tokens
+
+    limit = config.rollout.max_response_tokens
+    if SEQUENCE in named:
+        return of_counts(0.0, named[SEQUENCE], context_tokens(config))
+    prompt = _prompt(config)
+    if PROMPT in named:
+        counts = named[PROMPT]
+        mean = sum(length * count for length, count in counts) / sum(count for _, count in counts)
+        prompt = min(mean, config.data.max_prompt_tokens)
+    if RESPONSE in named:
+        return of_counts(prompt, named[RESPONSE], limit)
+    return of_mean(prompt, TYPICAL * limit, limit)
+
+
+def _counts(path: Path, data: Any) -> list[tuple[float, float]]:
+    """Lengths with their counts: of a list of lengths, or of a mapping of lengths to counts."""
+    try:
         pairs = data.items() if isinstance(data, dict) else ((length, 1) for length in data)
         counts = [(float(length), float(count)) for length, count in pairs]
-    except (OSError, ValueError, TypeError) as error:
+    except (ValueError, TypeError) as error:
         raise UsageError(
             said("{file} has no lengths: {error}", file=str(path), error=str(error)), hint=_HINT
         ) from error

@@ -57,6 +57,30 @@ def test_the_tokenizer_is_loaded_once(rlctl: Any, config: str, monkeypatch: pyte
     assert loaded == ["model"]
 
 
+def test_lengths_are_counted_and_a_plan_reads_them(rlctl: Any, config: str) -> None:
+    made.tokenizer().save_pretrained("model")
+    Path("model/config.json").write_text(json.dumps({
+        "model_type": "qwen2", "vocab_size": 64, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1,
+        "num_attention_heads": 1, "num_key_value_heads": 1, "tie_word_embeddings": True,
+    }))  # fmt: skip
+    operators = "  operators: [{type: length, min: 3}, duplicates]\n"
+    Path(config).write_text(CONFIG.replace("path: absent", "path: model").replace(operators, ""))
+    shown = rlctl("data", "inspect", config, "--lengths", "lengths.json")
+    assert shown.code == 0, shown.err
+    counted = json.loads(Path("lengths.json").read_text())
+    assert counted["prompt_characters"] == {"2": 1, "4": 2}
+    assert sum(counted["prompt_tokens"].values()) == 3
+    assert "characters of a prompt" in shown.out
+    planned = rlctl("plan", config, "--cluster", "1x8:H100", "--lengths", "lengths.json")
+    assert planned.code == 0, planned.err
+    again = rlctl("data", "inspect", config, "--lengths", "lengths.json")
+    assert (again.code, "already exists" in again.err) == (2, True)
+    Path("lengths.json").unlink()
+    Path(config).write_text(CONFIG.replace("path: absent", "path: model"))
+    assert rlctl("data", "inspect", config, "--lengths", "lengths.json").code == 0
+    assert json.loads(Path("lengths.json").read_text())["prompt_characters"] == {"4": 1}
+
+
 def test_without_operators_there_is_nothing_to_inspect(rlctl: Any, config: str) -> None:
     Path(config).write_text(CONFIG.replace("[{type: length, min: 3}, duplicates]", "[]"))
     shown = rlctl("data", "inspect", config)

@@ -91,6 +91,13 @@ def test_without_machines_no_page_says_that_it_fits(session: Session) -> None:
     assert "GiB a device; the KV cache takes what is left" in shown
 
 
+def test_the_time_of_a_step_is_shown_for_a_known_gpu(session: Session) -> None:
+    session.set(("model", "path"), "Qwen/Qwen3-8B")
+    assert "if every response" not in str(drawn(planned(session), 80))
+    shown = str(drawn(planned(session, machines_of("1x8:H100", session.config)), 80))
+    assert re.search(r"about .+ a step · training .+ · generation .+ · .+ if every response", shown)
+
+
 @pytest.mark.parametrize(
     ("text", "nodes", "devices"), [("H100", 1, 8), ("80GiB", 1, 8), ("2x4:A100", 2, 4), ("cpu:2", 1, 2)]
 )

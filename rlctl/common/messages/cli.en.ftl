@@ -63,6 +63,17 @@ data-out = out
 data-dropped = dropped by { $operator }
 data-kept = kept
 data-no-operators = the config has no data.operators and no data.priority; add an operator to inspect
+data-counted = lengths
+data-rows = rows
+data-half = p50
+data-most = p99
+data-longest = longest
+data-prompt-tokens = tokens of a prompt
+data-prompt-characters = characters of a prompt
+data-sequence-tokens = tokens of a row
+data-sequence-characters = characters of a row
+data-lengths-exist = { $file } already exists
+data-lengths-hint = name another file
 
 # rlctl diff
 

@@ -63,6 +63,17 @@ data-out = 输出
 data-dropped = 被 { $operator } 丢弃
 data-kept = 保留
 data-no-operators = 配置中没有 data.operators，也没有 data.priority；请先添加算子
+data-counted = 长度
+data-rows = 行数
+data-half = p50
+data-most = p99
+data-longest = 最长
+data-prompt-tokens = prompt 的 token 数
+data-prompt-characters = prompt 的字符数
+data-sequence-tokens = 每行的 token 数
+data-sequence-characters = 每行的字符数
+data-lengths-exist = { $file } 已存在
+data-lengths-hint = 请换一个文件名
 
 # rlctl diff
 

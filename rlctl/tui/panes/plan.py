@@ -27,6 +27,7 @@ from rlctl.tui.panes.editor import EditorPane
 from rlctl.tui.widgets.batch_flow import boxes, in_boxes, name_of, notes, unit_of
 from rlctl.tui.widgets.rack import Tile, bar_of, legend, looks
 from rlctl.tui.widgets.rack import node as rack_node
+from rlctl.tui.widgets.run_texts import duration
 
 BAR = 24
 """Most cells of the bar of a phase."""
@@ -99,6 +100,7 @@ def drawn(found: Planned, width: int) -> Content:
             *map(Content, _roles(stage)),
             Content(""),
             Content(_schedule(stage, limits)),
+            *map(Content, _time(stage)),
             Content(""),
         ]
         lines += [*_table(rows), *(Content.styled(f"· {translated(note)}", "$text-muted") for note in stage.notes)]
@@ -234,6 +236,20 @@ def _schedule(stage: StagePlan, limits: Limits) -> str:
             else say("never saves"),
         )
     )
+
+
+def _time(stage: StagePlan) -> Iterator[str]:
+    """How long a step takes, where the GPU is known by its name."""
+    cost = stage.cost
+    if cost is None or cost.step_seconds is None or cost.longest_seconds is None:
+        return
+    parts = (
+        (later("training {time}"), cost.training_seconds),
+        (later("generation {time}"), cost.generation_seconds),
+    )
+    told = [say(words).format(time=duration(seconds)) for words, seconds in parts if seconds]
+    told.append(say("{time} if every response is as long as allowed").format(time=duration(cost.longest_seconds)))
+    yield " · ".join((say("about {time} a step").format(time=duration(cost.step_seconds)), *told))
 
 
 def _table(rows: Sequence[Row]) -> Iterator[Content]:
