@@ -484,6 +484,21 @@ def _glm4_moe_lite(config: Config) -> ModelShape:
     return replace(model, head_dim=config["qk_nope_head_dim"] + config["qk_rope_head_dim"])
 
 
+def _hy_v3(config: Config) -> ModelShape:
+    named = {"n_routed_experts": config["num_experts"], "n_shared_experts": config.get("num_shared_experts", 1)}
+    attention = _grouped(config, qkv_bias=bool(config.get("attention_bias")), head_norms=True)
+    return _dense_then_sparse({**config, **named}, attention, first=1, kinds=config.get("mlp_layer_types"))
+
+
+def _minimax_m2(config: Config) -> ModelShape:
+    """MiniMax-M2, whose norms of queries and keys are as wide as all heads together."""
+    attention = _grouped(config, head_norms=True)
+    attention = replace(attention, norms=attention.query + attention.key)
+    return _uniform(
+        config, attention, _routed(config, experts=config["num_local_experts"], width=config["intermediate_size"])
+    )
+
+
 def _gpt_oss(config: Config) -> ModelShape:
     bias = bool(config.get("attention_bias", True))
     mlp = _routed(config, experts=config["num_local_experts"], width=config["intermediate_size"], bias=True)
@@ -508,9 +523,11 @@ FAMILIES: dict[str, Callable[[Config], ModelShape]] = {
     "glm4_moe_lite": _glm4_moe_lite,
     "glm4v": _glm4v,
     "gpt_oss": _gpt_oss,
+    "hy_v3": _hy_v3,
     "kimi_k2": _deepseek_v3,
     "llama": _llama,
     "mimo": _qwen2,
+    "minimax_m2": _minimax_m2,
     "mistral": _mistral,
     "mixtral": _mixtral,
     "phi3": _phi3,

@@ -61,6 +61,8 @@ CONFIGS: list[tuple[str, dict[str, Any]]] = [
     ("glm4_moe_lite", {**ROUTED, **LATENT, "num_key_value_heads": 4, "q_lora_rank": 32}),
     ("deepseek_v3", {**ROUTED, **LATENT, "num_key_value_heads": 4, "q_lora_rank": 32, "attention_bias": True}),
     ("deepseek_v3", {**ROUTED, **LATENT, "num_key_value_heads": 4, "q_lora_rank": None}),
+    ("hy_v3", {**MOE, "num_shared_experts": 1, "head_dim": 16}),
+    ("minimax_m2", {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16}),
     ("gpt_oss", {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16}),
 ]
 

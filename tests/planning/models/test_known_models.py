@@ -61,6 +61,8 @@ TOTALS = {  # billions, as model cards and README files state them; with MTP mod
     "XiaomiMiMo/MiMo-7B-RL": 7.6,
     "deepseek-ai/deepseek-llm-7b-chat": 6.9,
     "Qwen/Qwen1.5-MoE-A2.7B": 14.3,
+    "tencent/Hy3": 295,
+    "MiniMaxAI/MiniMax-M2.5": 229,
     "Qwen/Qwen2-7B-Instruct": 7.61,
     "Qwen/Qwen2.5-VL-7B-Instruct": 8.29,
     "Qwen/Qwen3-VL-8B-Instruct": 8.77,
