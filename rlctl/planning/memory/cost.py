@@ -15,11 +15,12 @@ from rlctl.config.sections.train import Fsdp2, Megatron, Train
 from rlctl.planning import arithmetic
 from rlctl.planning.arithmetic import Cluster
 from rlctl.planning.memory import fitted
+from rlctl.planning.memory.engines import cache_bytes, linear_bytes, rollout_bytes, weight_bytes
 from rlctl.planning.memory.gpus import Gpu, known_gpu
 from rlctl.planning.memory.lengths import TYPICAL, Lengths, of_mean
 from rlctl.planning.memory.parts import GIB
 from rlctl.planning.memory.phases import rollout_share
-from rlctl.planning.memory.roles import ROWS_AT_ONCE, context_tokens, engine_parameters, rollout_bytes, states_of
+from rlctl.planning.memory.roles import ROWS_AT_ONCE, context_tokens, states_of
 from rlctl.planning.memory.step_time import HOST, Generation, Pass, generation_seconds, pass_seconds, sync_seconds
 from rlctl.planning.models import ModelShape, read_shape
 
@@ -178,8 +179,8 @@ def _micro_batches(config: Config, micro: MicroBatchSize, responses: float, leng
 def _generation(config: Config, shape: ModelShape, gpu: Gpu) -> Generation:
     parallel, memory = config.rollout.parallel, config.rollout.memory
     devices = parallel.tensor_parallel_size * parallel.pipeline_parallel_size
-    each = rollout_bytes(config, "cuda")
-    room = devices * (rollout_share(config) * gpu.gib * GIB - each * engine_parameters(config, shape))
+    held = weight_bytes(config, shape, "cuda")
+    room = devices * (rollout_share(config) * gpu.gib * GIB - held)
     return Generation(
         shape,
         arithmetic.drawn_responses(config),
@@ -187,10 +188,11 @@ def _generation(config: Config, shape: ModelShape, gpu: Gpu) -> Generation:
         max(1, arithmetic.rollout_devices(config) // devices),
         devices,
         memory.max_num_seqs or (ROWS_ON_LARGE if gpu.gib >= LARGE_GIB else ROWS_AT_ONCE),
-        each,
+        linear_bytes(config, "cuda"),
         max(room, 0.0),
         memory.enforce_eager,
         config.model.lora is not None and not config.model.lora.merge_for_rollout,
+        cache_bytes(config, "cuda"),
     )
 
 

@@ -29,6 +29,7 @@ from rlctl.planning import arithmetic
 from rlctl.planning.arithmetic import Device
 from rlctl.planning.megatron import sizes
 from rlctl.planning.memory import fitted, megatron
+from rlctl.planning.memory.engines import cache_bytes, rollout_bytes, weight_bytes
 from rlctl.planning.memory.fsdp import PRODUCT_CHUNK, Moment, Pass, forward_moments, peak, saved_bytes, training_moments
 from rlctl.planning.memory.parts import BYTES, GIB, MemoryEstimate, MemoryPart
 from rlctl.planning.memory_terms import OWN, MemoryTerms
@@ -468,26 +469,27 @@ def _frozen(
 
 def _rollout(config: Config, shape: ModelShape, device: Device) -> MemoryEstimate:
     parallel = config.rollout.parallel
-    each = rollout_bytes(config, device)
     split = parallel.tensor_parallel_size * parallel.pipeline_parallel_size
     responses = config.batch.prompts_per_step * config.batch.responses_per_prompt
     engines = max(1, arithmetic.rollout_devices(config) // split)
     rows = min(config.rollout.memory.max_num_seqs or ROWS_AT_ONCE, -(-responses // engines))
     cache = (
-        each
+        cache_bytes(config, device)
         * shape.cache_values(context_tokens(config))
         * rows
         / (cache_shards(shape, parallel.tensor_parallel_size) * parallel.pipeline_parallel_size)
     )
-    return _estimate("rollout", [("weights", each * engine_parameters(config, shape)), ("cache", cache)])
+    weights = weight_bytes(config, shape, device) + _adapter_bytes(config, shape, device)
+    return _estimate("rollout", [("weights", weights), ("cache", cache)])
 
 
-def engine_parameters(config: Config, shape: ModelShape) -> float:
-    """Parameters on one device of a rollout engine: experts are spread over its tensor workers, or over more devices."""
-    parallel = config.rollout.parallel
-    dense = (shape.parameters - shape.expert_parameters) / parallel.tensor_parallel_size
-    experts = shape.expert_parameters / max(parallel.tensor_parallel_size, parallel.expert_parallel_size)
-    return (dense + experts) / parallel.pipeline_parallel_size
+def _adapter_bytes(config: Config, shape: ModelShape, device: Device) -> float:
+    """Bytes of adapters that an engine computes next to the weights, on one device."""
+    lora, parallel = config.model.lora, config.rollout.parallel
+    if lora is None or lora.merge_for_rollout:
+        return 0.0
+    split = parallel.tensor_parallel_size * parallel.pipeline_parallel_size
+    return rollout_bytes(config, device) * adapter_parameters(lora, shape) / split
 
 
 def cache_of_one(config: Config, device: Device) -> float:
@@ -499,20 +501,12 @@ def cache_of_one(config: Config, device: Device) -> float:
     values = shape.cache_values(context_tokens(config)) / (
         cache_shards(shape, parallel.tensor_parallel_size) * parallel.pipeline_parallel_size
     )
-    return rollout_bytes(config, device) * values / GIB
+    return cache_bytes(config, device) * values / GIB
 
 
 def cache_shards(shape: ModelShape, tensor: int) -> int:
     """Devices of a tensor-parallel group that share one cache: as many as there are key-value heads; a latent cache is whole."""
     return 1 if any(kind.attention == "latent" for kind in shape.kinds) else min(tensor, shape.kv_heads)
-
-
-def rollout_bytes(config: Config, device: Device) -> int:
-    """Bytes of a number in the rollout engine: its own type, or the one that training computes in; float32 on CPU."""
-    precision = config.rollout.precision
-    if precision == "auto":
-        return 4 if device == "cpu" else BYTES[config.train.precision.compute]
-    return BYTES[precision]
 
 
 def _estimate(role: str, parts: list[tuple[str, float]]) -> MemoryEstimate:

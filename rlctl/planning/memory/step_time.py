@@ -23,6 +23,8 @@ from rlctl.planning.models import ModelShape
 
 GRAPH = 0.1
 """Time of a launch inside a CUDA graph, as a share of one outside."""
+ACTIVATION = 2
+"""Bytes of a number between layers."""
 MOE_KERNELS = 3
 """Kernels of an MoE layer, in those of a dense one: routing, sorting, and products by expert."""
 ADAPTED_MAPS = 7
@@ -47,19 +49,21 @@ class Generation:
     """Of one engine."""
     at_once: int
     """Most sequences of an engine."""
-    bytes_each: int
-    """Of a number of weights and cache."""
+    bytes_each: float
+    """Of a weight."""
     cache: float
     """Bytes of an engine's KV cache."""
     eager: bool = False
     adapted: bool = False
     """Whether adapters are computed beside the weights."""
+    cache_each: float = 2
+    """Bytes of a number in the cache."""
 
 
 def generation_seconds(what: Generation, lengths: Lengths, gpu: Gpu) -> float:
     """Seconds until the last response of a step is finished."""
     each = -(-what.responses // what.engines)
-    one = what.bytes_each * what.shape.cache_values(round(lengths.mean))
+    one = what.cache_each * what.shape.cache_values(round(lengths.mean))
     rows = max(1, min(each, what.at_once, int(what.cache / one) if one else each))
     return _prefill_seconds(what, lengths, gpu, each) + _decoding_seconds(what, lengths, gpu, each, rows)
 
@@ -81,7 +85,7 @@ def _iteration(what: Generation, gpu: Gpu, rows: float, tokens: float) -> float:
     """Seconds of one decoding iteration."""
     shape = what.shape
     bandwidth = gpu.terabytes_per_second * 1e12 * fitted.DECODING * what.devices
-    cache = what.bytes_each * rows * shape.cache_values(round(tokens))
+    cache = what.cache_each * rows * shape.cache_values(round(tokens))
     reads = (what.bytes_each * touched_parameters(shape, rows) + cache) / bandwidth
     operations = 2 * rows * shape.active_parameters / (what.devices * gpu.tflops * 1e12 * fitted.TRAINING)
     return max(reads, operations) + _launches(what) + _collectives(what, gpu, rows)
@@ -98,7 +102,7 @@ def _collectives(what: Generation, gpu: Gpu, rows: float) -> float:
         return 0.0
     speed = link(gpu, what.devices)
     latency = LATENCY if what.devices <= gpu.linked else LATENCY_BETWEEN_NODES
-    return 2 * what.shape.layers * (latency + 2 * what.bytes_each * rows * what.shape.hidden / speed)
+    return 2 * what.shape.layers * (latency + 2 * ACTIVATION * rows * what.shape.hidden / speed)
 
 
 def _prefill_seconds(what: Generation, lengths: Lengths, gpu: Gpu, count: int) -> float:

@@ -153,6 +153,23 @@ def test_experts_of_an_engine_are_spread_over_more_devices_than_its_layers() -> 
     assert weights(tensor_parallel_size=4) == pytest.approx(2 * shape.parameters / 4)
 
 
+def test_engines_hold_quantized_weights_and_adapters() -> None:
+    def rollout(**model: Any) -> dict[str, float]:
+        memory = {"quantization": "fp8", "kv_cache_dtype": "fp8_e4m3"} if model.pop("fp8", False) else {}
+        config = grpo(model={"path": MODEL, **model}, rollout={"max_response_tokens": 7168, "memory": memory})
+        (found,) = (each for each in memory_of(config) if each.role == "rollout")
+        return {part.name: part.gib * GIB for part in found.parts}
+
+    assert SHAPE is not None
+    assert rollout()["weights"] == pytest.approx(2 * SHAPE.parameters)
+    assert rollout(fp8=True)["weights"] == pytest.approx(SHAPE.parameters + SHAPE.embedding_parameters)
+    assert rollout(fp8=True)["cache"] == pytest.approx(rollout()["cache"] / 2)
+    lora = {"rank": 16, "alpha": 16, "target_modules": ["q_proj"]}
+    added = 2 * 16 * SHAPE.layers * (SHAPE.hidden + SHAPE.attention_width)
+    assert rollout(lora=lora)["weights"] - rollout()["weights"] == pytest.approx(added)
+    assert rollout(lora={**lora, "merge_for_rollout": True})["weights"] == pytest.approx(rollout()["weights"])
+
+
 @pytest.mark.parametrize("engine", [{"type": "fsdp2"}, {"type": "megatron", "tensor_parallel_size": 2}])
 def test_a_frozen_tower_has_neither_gradients_nor_an_optimizer(engine: dict[str, Any]) -> None:
     name = "Qwen/Qwen3-VL-8B-Instruct"
