@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from rlctl.common.errors import DocumentError
@@ -137,6 +138,14 @@ def _missing_in(value: Any, path: KeyPath) -> Iterator[KeyPath]:
             yield from [(*path, key)] if item == MISSING else _missing_in(item, (*path, key))
 
 
+@lru_cache(maxsize=512)
+def _tree(text: str, **rule: str) -> Any:
+    """An expression as OmegaConf's grammar parses it, which takes milliseconds; visiting the tree leaves it as it is."""
+    from omegaconf.grammar_parser import parse
+
+    return parse(text, **rule)
+
+
 class _Resolver:
     """Evaluates expressions against one tree; every place is evaluated once."""
 
@@ -237,7 +246,6 @@ class _Resolver:
 
     def _parsed(self, text: str, path: KeyPath, **rule: str) -> Any:
         from omegaconf.errors import GrammarParseError, OmegaConfBaseException
-        from omegaconf.grammar_parser import parse
         from omegaconf.grammar_visitor import GrammarVisitor
 
         if text.count("${") + text.count("[") + text.count("{") > _MAX_NESTING * 8 or _nesting(text) > _MAX_NESTING:
@@ -250,7 +258,7 @@ class _Resolver:
             )
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # OmegaConf's about '${oc.env:X,}', which people mean as it is read
-                return visitor.visit(parse(text, **rule))
+                return visitor.visit(_tree(text, **rule))
         except GrammarParseError as error:
             raise self._malformed(text, path, (str(error).splitlines() or ["it does not end"])[0]) from None
         except ValueError:  # of Python's int

@@ -35,7 +35,7 @@ from rlctl.adapters.engine.rules import (
     split,
 )
 from rlctl.adapters.engine.secrets import is_secret
-from rlctl.adapters.engine.table import Table
+from rlctl.adapters.engine.table import Table, generic
 from rlctl.adapters.engine.tree import find, missing_section, put, remove, type_choices
 from rlctl.common.errors import ConfigError, Location
 from rlctl.common.messages import text
@@ -899,25 +899,26 @@ def _read_numbers(resolved: Resolved, table: Table, version: Version) -> None:
 
 def unknown_keys(table: Table, version: Version, release: str, leaves: Sequence[KeyPath]) -> Iterator[KeyPath]:
     """The leaves that a release does not have."""
+    known = table.known_leaves.setdefault(release, {})
     for leaf in leaves:
-        if leaf[0] not in table.tops:
+        place = generic(leaf)
+        if place not in known:
+            known[place] = _is_known(table, version, release, leaf)
+        if not known[place]:
             yield leaf
-            continue
-        if table.is_section(leaf, version, release):
-            continue
-        key = table.key_at(leaf)
-        if key is not None and table.has(key, leaf, version):
-            continue
-        note = table.note_for(leaf, version)
-        if key is not None:
-            dead = note is not None and note.kind == "dead" and note.applies(version)
-            if not (dead and release in (table.releases(leaf) or ())):
-                yield leaf
-            continue
-        releases = table.releases(leaf)
-        if releases is not None:
-            if release not in releases:
-                yield leaf
-            continue
-        if note is None or not note.applies(version):
-            yield leaf
+
+
+def _is_known(table: Table, version: Version, release: str, leaf: KeyPath) -> bool:
+    """Whether a release has a leaf; a key that it only accepts and ignores counts if the release lists it."""
+    if leaf[0] not in table.tops:
+        return False
+    if table.is_section(leaf, version, release):
+        return True
+    key, note = table.key_at(leaf), table.note_for(leaf, version)
+    if key is not None:
+        dead = note is not None and note.kind == "dead" and note.applies(version)
+        return table.has(key, leaf, version) or (dead and release in (table.releases(leaf) or ()))
+    releases = table.releases(leaf)
+    if releases is not None:
+        return release in releases
+    return note is not None and note.applies(version)

@@ -105,6 +105,11 @@ class Table:
         return roots
 
     @cached_property
+    def known_leaves(self) -> dict[str, dict[KeyPath, bool]]:
+        """By release and place, whether the release has a leaf there: filled as places are asked for."""
+        return {}
+
+    @cached_property
     def misleads(self) -> bool:
         """Whether any note is on a reward, data or a loss that is not read."""
         return any(note.misleads for note in self.notes)
