@@ -20,9 +20,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rlctl.common.report import Report
+    from rlctl.config import Loaded
+    from rlctl.planning.plan import Plan
+    from rlctl.translation.checking import Checked
+    from rlctl.translation.difference import Comparison
     from rlctl.translation.translate import Translation
 
-__all__ = ["__version__", "convert"]
+__all__ = ["__version__", "check", "convert", "diff", "plan"]
 __version__ = "0.1.0"
 """The only place of the version; the build reads it from here."""
 
@@ -75,3 +80,102 @@ def convert(
         environment=environment,
         options={**facts, **wishes},
     )
+
+
+def check(
+    source: str | Path,
+    *,
+    runner: str = "",
+    cluster: str = "",
+    dialect: str | None = None,
+    overrides: Sequence[str] = (),
+    assignments: Sequence[str] = (),
+) -> Checked:
+    """Find what would go wrong in a config before it runs; nothing is started.
+
+    Args:
+        source: as for ``convert``.
+        runner: the framework that runs the config: ``rlctl``, ``verl``, ``trinity`` or ``roll``; empty is that of the config.
+        cluster: machines that it has to fit, as ``1x8:H100``; empty checks no memory.
+        dialect: as for ``convert``.
+        overrides: as for ``convert``.
+        assignments: as for ``convert``.
+
+    Returns:
+        The findings in ``report``; a notebook shows them.
+
+    Raises:
+        RlctlError: the source cannot be read at all, or a name is unknown.
+    """
+    from rlctl.planning.machines import named_cluster
+    from rlctl.translation.checking import RLCTL, Question, checked
+    from rlctl.translation.translate import read_source
+
+    def read(*, without_kept: bool) -> tuple[Loaded | None, Report]:
+        return read_source(
+            source, dialect=dialect, overrides=overrides, assignments=assignments, without_kept=without_kept
+        )
+
+    loaded, report = read(without_kept=True)
+    runs = runner or report.dialect.partition("@")[0]
+    if runs == RLCTL:
+        loaded, report = read(without_kept=False)
+    file = str(source)
+    machines = named_cluster(cluster) if cluster else None
+    question = Question(assignments=assignments, cluster=machines, runner=runs)
+    return checked(loaded, report, question, file if "\n" not in file else "")
+
+
+def plan(
+    source: str | Path,
+    *,
+    cluster: str = "",
+    runner: str = "",
+    rows: int | None = None,
+    dialect: str | None = None,
+    overrides: Sequence[str] = (),
+    assignments: Sequence[str] = (),
+) -> Plan:
+    """Say what a config comes to: devices by role, batch arithmetic, schedule, memory and the cost of a step.
+
+    Args:
+        source: as for ``convert``.
+        cluster: machines, as ``1x8:H100``; empty are those of the config.
+        runner: the framework whose memory is estimated; empty is that of the config.
+        rows: of the training data, to turn epochs into steps; None counts local files.
+        dialect: as for ``convert``.
+        overrides: as for ``convert``.
+        assignments: as for ``convert``.
+
+    Raises:
+        PlanError: the config cannot be placed or divided as it asks.
+        RlctlError: the source holds no config.
+    """
+    from rlctl.adapters import memory_terms
+    from rlctl.planning.dataset_rows import count_rows
+    from rlctl.planning.machines import named_cluster
+    from rlctl.planning.plan import make_plan
+    from rlctl.translation.translate import must_read
+
+    loaded, report = must_read(source, dialect=dialect, overrides=overrides, assignments=assignments)
+    machines = named_cluster(cluster) if cluster else None
+    counted = rows or count_rows(loaded.config)
+    return make_plan(loaded.config, cluster=machines, rows=counted, terms=memory_terms(report, runner))
+
+
+def diff(first: str | Path, second: str | Path, *, dialect: str | None = None) -> Comparison:
+    """Compare what two configs mean, across frameworks, with defaults and in the same units.
+
+    Args:
+        first: as the source of ``convert``.
+        second: the same.
+        dialect: of both; found out if None.
+
+    Raises:
+        RlctlError: one of them holds no config.
+    """
+    from rlctl.translation.difference import compare
+    from rlctl.translation.translate import must_read
+
+    ours, theirs = (must_read(source, dialect=dialect, without_kept=True) for source in (first, second))
+    return compare(ours, theirs)

@@ -61,16 +61,19 @@ def _of_file(path: str) -> Silence:
     return silence_of(text)
 
 
-def divided(findings: Sequence[Finding], codes: Collection[str], file: str) -> tuple[list[Finding], list[Finding]]:
+def divided(
+    findings: Sequence[Finding], codes: Collection[str], file: str, text: str | None = None
+) -> tuple[list[Finding], list[Finding]]:
     """The findings that are shown, and those that an option or a comment silences.
 
     Args:
         findings: of one config.
         codes: given as options.
         file: the config, whose comments hold for findings without a place, too.
+        text: what the file contains, if that is not what is on disk, as in an editor.
     """
     names = {file, *(finding.at.file for finding in findings if finding.at is not None)} - {""}
-    silences = {name: _of_file(name) for name in names}
+    silences = {name: _of_file(name) if text is None or name != file else silence_of(text) for name in names}
     whole = silences[file].everywhere if file else frozenset[str]()
 
     def is_silenced(finding: Finding) -> bool:

@@ -93,6 +93,10 @@ AcceptChanges = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Also write the result as one HTML page, for a review or a wiki."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 
 

@@ -16,13 +16,10 @@ from rlctl.common.errors import ExitCode, Location, RlctlError, TranslationError
 from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_file, is_folder
 from rlctl.common.messages import text
 from rlctl.common.messages.reasons import said
-from rlctl.common.records import record
-from rlctl.common.report import Finding, Level, Report, finding
+from rlctl.common.report import Level, Report, finding
 
 if TYPE_CHECKING:
-    from rlctl.checks.coverage import Subject
-    from rlctl.config import Loaded
-    from rlctl.planning.plan import Cluster
+    from rlctl.translation.checking import Checked, Question
 
 
 class Format(StrEnum):
@@ -39,27 +36,6 @@ class FailOn(StrEnum):
 
     WARNING = "warning"
     ERROR = "error"
-
-
-@record
-class Question:
-    """How each file is checked."""
-
-    dialect: str | None
-    assignments: Sequence[str]
-    trace: bool
-    variables: Sequence[str]
-    cluster: Cluster | None
-    allow_unknown: Sequence[str]
-    runner: arguments.Runner
-    data: bool
-    here: bool = False
-    ignored: Sequence[str] = ()
-    verbose: bool = False
-
-
-VERIFIED = 10
-"""Findings, gravest first, whose suggestions are verified if nobody asks for more: each takes readings of the config."""
 
 
 def check(
@@ -113,6 +89,8 @@ def check(
             help="Text (stderr), JSON, SARIF 2.1.0, or annotations for GitHub Actions (stdout).",
         ),
     ] = Format.TEXT,
+    html: arguments.Html = None,
+    force: arguments.Force = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show notes, too.")] = False,
     json: arguments.Json = False,
 ) -> None:
@@ -139,6 +117,7 @@ def check(
     [cyan]rlctl check configs/ --runner verl --format github --fail-on error[/cyan]
     """
     from rlctl.checks.silence import refuse_unknown
+    from rlctl.translation.checking import VERIFIED, Question
 
     if json and form not in (Format.TEXT, Format.JSON):
         raise UsageError(said("--json and --format {form} are two formats", form=form), hint="give one of them")
@@ -157,7 +136,7 @@ def check(
         data=data,
         here=here,
         ignored=ignored,
-        verbose=verbose,
+        most=None if verbose else VERIFIED,
     )
     files = list(inputs) if only_configs and all(map(is_file, inputs)) else _files(inputs)
     checked = (
@@ -167,6 +146,10 @@ def check(
     )
     found = [item for item in checked if item is not None]
     _refuse_unused(found, allow_unknown)
+    if html is not None:
+        from rlctl.cli import pages
+
+        pages.write(html, f"rlctl check {' '.join(inputs)}", pages.check(found), force=force)
     _print(found, form, several=bool(files), verbose=verbose)
     if not found and only_configs:
         return
@@ -201,23 +184,11 @@ def _in_folder(folder: Path) -> Iterator[str]:
             yield str(path)
 
 
-@record
-class Checked:
-    """What was found in one file."""
-
-    file: str
-    report: Report
-    scope: Sequence[Subject] = ()
-    """What was checked, and what was not."""
-    silenced: Sequence[Finding] = ()
-    """Findings that an option or a comment silences."""
-
-
 def _checked(
     inputs: Sequence[str], question: Question, *, skips: bool = False, only_configs: bool = False
 ) -> Checked | None:
     """What is found in one config; None for a file of several that is no config."""
-    from rlctl.checks import of_reading, with_mistyped_keys
+    from rlctl.translation.checking import Checked, checked
 
     file = inputs[0] if inputs and is_file(inputs[0]) else ""
     try:
@@ -243,46 +214,7 @@ def _checked(
         at = error.at or Location(file)
         report.findings.append(finding("unreadable", Level.ERROR, at=at, reason=error.message, advice=error.hint))
         return Checked(file, report)
-    checked = _of_config(loaded, report, question) if loaded is not None else []
-    codes = {item.code for item in checked}
-    if question.runner is not arguments.Runner.RLCTL:
-        from rlctl.translation.acceptance import findings_of, with_unknown_keys
-
-        found = with_mistyped_keys(report.findings, question.allow_unknown)
-        report.findings = with_unknown_keys(question.runner, found, question.allow_unknown)
-        report.extend(findings_of(question.runner, loaded, report, changed=bool(question.assignments), checked=codes))
-    else:
-        from rlctl.translation.acceptance import of_its_own_framework
-
-        report.findings = of_reading(report, question.allow_unknown)
-        report.extend(of_its_own_framework(report, checked=codes) if not question.assignments else ())
-    if loaded is not None:
-        report.extend(loaded.as_written(checked))
-    elif not report.errors and not any(item.code == "fork" for item in report.findings):
-        report.findings.append(finding("unreadable_empty", Level.ERROR, at=Location(file)))
-    from rlctl.checks import elsewhere
-    from rlctl.checks.silence import divided
-
-    if not question.here:
-        report.findings = [elsewhere(finding) for finding in report.findings]
-    if question.runner is not arguments.Runner.RLCTL:
-        from rlctl.translation.acceptance import once, with_moments
-
-        report.findings = with_moments(once(report.findings))
-    scope = _scope(loaded, report, question) if loaded is not None else ()
-    report.findings, silenced = divided(report.findings, question.ignored, file)
-    return Checked(file, report, scope, silenced)
-
-
-def _scope(loaded: Loaded, report: Report, question: Question) -> list[Subject]:
-    from rlctl.checks.coverage import coverage
-    from rlctl.checks.problem import CheckContext
-    from rlctl.common.report_lines import release as release_of
-
-    unread = any(item.code == "runner-release" for item in report.findings)
-    context = CheckContext(question.cluster, runner=question.runner)
-    release = release_of(report.dialect) if unread else ""
-    return coverage(loaded.config, context, data=question.data, here=question.here, unread_release=release)
+    return checked(loaded, report, question, file)
 
 
 def _is_other_yaml(file: str) -> bool:
@@ -294,31 +226,6 @@ def _is_other_yaml(file: str) -> bool:
     except OSError:
         return False
     return file.endswith(YAML_ENDINGS) and is_unlike_all(re.findall(r"^(\w+)\s*:", text, re.MULTILINE))
-
-
-def _of_config(loaded: Loaded, report: Report, question: Question) -> list[Finding]:
-    """What the rules find, in the words of the file."""
-    from rlctl.adapters import memory_terms
-    from rlctl.checks import RULES_OF_FILES, RULES_OF_ROWS, rules_of_here
-    from rlctl.checks import check as run_checks
-    from rlctl.translation.advice import in_own_words
-
-    rules = (
-        *RULES_OF_FILES,
-        *(RULES_OF_ROWS if question.data else ()),
-        *(rules_of_here() if question.here else ()),
-    )
-    found = run_checks(
-        loaded.config,
-        locate=loaded.locate_any,
-        cluster=question.cluster,
-        symbolic=loaded.expressions.keys(),
-        silent=loaded.silent,
-        runner=question.runner,
-        terms=memory_terms(report, question.runner),
-        more=rules,
-    )
-    return in_own_words(found, loaded, report.dialect, most=None if question.verbose else VERIFIED)
 
 
 def _refuse_unused(found: Sequence[Checked], allowed: Sequence[str]) -> None:

@@ -85,6 +85,7 @@ def convert(
     annotate: Annotated[
         bool, typer.Option("--annotate", help="Add a comment to each key saying where its value comes from.")
     ] = False,
+    html: arguments.Html = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show every key, including those simply converted.")
     ] = False,
@@ -121,10 +122,10 @@ def convert(
         options["carried"] = "none" if no_carry else "sidecar"
     options["annotate"] = "yes" if annotate else ""
     if folders.are_folders(inputs):
-        if out is None or sidecar is not None or trace or variables:
+        if out is None or sidecar is not None or html is not None or trace or variables:
             raise UsageError(
                 said("{folder} is a folder, so the output must be a folder, too", folder=inputs[0]),
-                hint="name it with -o; --sidecar, --trace and --env work only for a single file",
+                hint="name it with -o; --sidecar, --html, --trace and --env work only for a single file",
             )
         options["format"] = form.value if form is not None else ""
         job = folders.Job(to, out, options, dialect, assignments, force, strict=on_loss is OnLoss.ERROR)
@@ -140,6 +141,11 @@ def convert(
         output.file(out, text, force=force, executable=options["format"] == Form.SH)
     if text is not None and sidecar is not None and result.sidecar is not None:
         output.file(sidecar, result.sidecar, force=force)
+    if html is not None:
+        from rlctl.cli import pages
+
+        title = f"rlctl convert {' '.join(inputs)} --to {to}"
+        pages.write(html, title, pages.conversion(result.report, text), force=force)
     if json:
         output.data({**result.as_data(), "text": text})
     elif text is not None and out is None:

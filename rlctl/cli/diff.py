@@ -44,25 +44,24 @@ def diff(
 
     [cyan]rlctl diff run_old.sh run_new.sh --json[/cyan]
     """
-    from rlctl.translation.difference import differences
+    from rlctl.translation.difference import compare
     from rlctl.translation.sources import is_script_file
 
     files = (first, second)
     scripts = [file for file in files if is_script_file(file)]
     if variables and not scripts:
         raise UsageError(text("diff-no-script", first=first, second=second))
-    (ours, mine), (theirs, other) = (
+    ours, theirs = (
         arguments.must_read([file], dialect=dialect, variables=variables if file in scripts else (), without_kept=True)
         for file in files
     )
-    names = [report.dialect.partition("@")[0] for report in (mine, other)]
-    found = differences(ours, theirs, extensions=names[0] if names[0] == names[1] else "")
+    compared, mine, other = compare(ours, theirs), ours[1], theirs[1]
+    found = compared.differences
     for file, report in ((first, mine), (second, other)):
         if uncompared := [entry.key for entry in report.accounting if entry.bucket in ("unknown", "unsupported")]:
             diagnostics.note(text("diff-not-compared", file=file, keys=", ".join(uncompared)))
     if json:
-        data = [item.as_data() for item in found]
-        output.data({"first": mine.dialect, "second": other.dialect, "differences": data})
+        output.data(compared.as_data())
     elif found:
         output.show(*_tables(found, first, second))
     diagnostics.note(text("diff-found", first=release(mine.dialect), second=release(other.dialect), count=len(found)))

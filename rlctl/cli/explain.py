@@ -46,31 +46,14 @@ def explain(
 
     [cyan]rlctl explain actor_rollout_ref.rollout.n[/cyan]
     """
-    from rlctl.adapters.engine.meanings import meanings, nearest
-    from rlctl.adapters.engine.words import canonical_for, tools_with
-    from rlctl.common.errors import ConfigError
-    from rlctl.config.explain import explain as look_up
+    from rlctl.adapters.engine.words import tools_with
 
-    words: list[str] = []
-    try:
-        found: Explanation | None = look_up(key)
-    except ConfigError as error:
-        theirs = meanings(key)
-        words = [] if any(meaning.canonical for meaning in theirs) else canonical_for(key)
-        if not theirs and not words:
-            near = nearest(key)
-            similar = said("similar keys: {names}", names=", ".join(near)) if near else ""
-            hint = together([similar, error.hint])
-            raise ConfigError(said("no framework has the key {key!r}", key=key), hint=hint) from None
-        if len(words) > 1 and not theirs:
-            _show_choice(key, words, json=json)
-            return
-        found = look_up(_of_choice(words[0])) if len(words) == 1 else None
-    else:
-        theirs = meanings(key)
+    found, theirs, words = known_as(key)
+    if found is None and not theirs:
+        _show_choice(key, words, json=json)
+        return
     if json:
-        ours = as_data(found) if found is not None else {}
-        output.data({**ours, "meanings": [meaning.as_data() for meaning in theirs]})
+        output.data(whole(found, theirs))
         return
     shown = list(lines(found)) if found is not None else []
     if words and (tools := tools_with(key)):
@@ -78,6 +61,36 @@ def explain(
     for meaning in theirs:
         shown += [*([""] if shown else []), *meaning_lines(meaning)]
     output.show(*shown)
+
+
+def known_as(key: str) -> tuple[Explanation | None, list[Meaning], list[str]]:
+    """What a key is in rlctl's config, what it is in frameworks, and what it may mean as a word of another tool.
+
+    Raises:
+        ConfigError: nothing is called so; the hint names similar keys.
+    """
+    from rlctl.adapters.engine.meanings import meanings, nearest
+    from rlctl.adapters.engine.words import canonical_for
+    from rlctl.common.errors import ConfigError
+    from rlctl.config.explain import explain as look_up
+
+    try:
+        return look_up(key), list(meanings(key)), []
+    except ConfigError as error:
+        theirs = list(meanings(key))
+        words = [] if any(meaning.canonical for meaning in theirs) else canonical_for(key)
+        if not theirs and not words:
+            near = nearest(key)
+            similar = said("similar keys: {names}", names=", ".join(near)) if near else ""
+            hint = together([similar, error.hint])
+            raise ConfigError(said("no framework has the key {key!r}", key=key), hint=hint) from None
+    return look_up(_of_choice(words[0])) if len(words) == 1 else None, theirs, words
+
+
+def whole(found: Explanation | None, theirs: list[Meaning]) -> dict[str, Any]:
+    """What a key is, in rlctl's config and in frameworks, as plain data."""
+    ours = as_data(found) if found is not None else {}
+    return {**ours, "meanings": [meaning.as_data() for meaning in theirs]}
 
 
 def _of_choice(path: str) -> str:

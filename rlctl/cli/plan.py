@@ -12,7 +12,7 @@ import typer
 
 from rlctl.cli import arguments, diagnostics, layout, output, plan_text
 from rlctl.common import quoting
-from rlctl.common.errors import ExitCode, PlanError
+from rlctl.common.errors import ExitCode, PlanError, UsageError
 from rlctl.common.messages import text
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def plan(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Save the plan, for `launch --plan`.")
     ] = None,
+    html: arguments.Html = None,
     force: arguments.Force = False,
     json: arguments.Json = False,
 ) -> None:
@@ -136,6 +137,8 @@ def plan(
     machines = arguments.cluster_of(cluster) if cluster else None
     json, out = json or out == output.STANDARD_OUTPUT, None if out == output.STANDARD_OUTPUT else out
     terms = memory_terms(report, runner or "")
+    if solve and html is not None:
+        raise UsageError("--html shows a plan, not the answer of --solve", hint="leave one of them out")
     if solve:
         from rlctl.cli.plan_solve import solve as answer
 
@@ -168,6 +171,12 @@ def plan(
     refused = refusals(loaded, machines, terms.framework)
     if out is not None and not refused:
         output.file(out, output.as_json(made.as_data()) + "\n", force=force)
+    if html is not None:
+        from rlctl.cli import pages
+
+        found = in_own_words([*read, *refused], loaded, report.dialect)
+        body = pages.joined(pages.plan(made), pages.findings(found))
+        pages.write(html, f"rlctl plan {' '.join(inputs)}", body, force=force)
     if json:
         output.data(made.as_data())
     elif out is None:

@@ -42,19 +42,9 @@ def solve(
         read: reads the file again, with overrides in its own format.
         json: whether to print data.
     """
-    from rlctl.planning.solving import in_order, machines_of, quantity
-    from rlctl.planning.solving import solve as search
-    from rlctl.translation.proposals import Proposals
-
-    for name in names:
-        quantity(name)
-    names = in_order(names)
-    machines = machines_of(loaded.config, cluster, terms)
-    assert cluster is not None  # or its memory would not be known
-    proposals = Proposals(loaded, report, cluster, terms.framework, read)
-    solved = search(loaded.config, names, machines, proposals.why_refused)
+    names, solved, proposals, machines = solutions(names, loaded, report, cluster, terms, read)
     if json:
-        output.data({"solve": list(names), "runner": terms.framework, **_data(solved, proposals, machines, names)})
+        output.data(as_data(solved, proposals, machines, names))
     else:
         to = layout.screen(sys.stdout)
         told = text("name-separator").join(text(f"plan-solve-{name}") for name in names)
@@ -70,13 +60,43 @@ def solve(
         arguments.finish(ExitCode.FAILED)
 
 
+def solutions(
+    names: Sequence[str],
+    loaded: Loaded,
+    report: Report,
+    cluster: Cluster | None,
+    terms: MemoryTerms,
+    read: Callable[[Sequence[str]], tuple[Loaded | None, Report]],
+) -> tuple[Sequence[str], Solved, Proposals, Machines]:
+    """The quantities in the order of their columns, what was found, what says it in the keys of the file, and the machines.
+
+    The arguments are those of ``solve``.
+
+    Raises:
+        UsageError: a quantity is unknown, or the memory of the machines is.
+    """
+    from rlctl.planning.solving import in_order, machines_of, quantity
+    from rlctl.planning.solving import solve as search
+    from rlctl.translation.proposals import Proposals
+
+    for name in names:
+        quantity(name)
+    names = in_order(names)
+    machines = machines_of(loaded.config, cluster, terms)
+    assert cluster is not None  # or its memory would not be known
+    proposals = Proposals(loaded, report, cluster, terms.framework, read)
+    return names, search(loaded.config, names, machines, proposals.why_refused), proposals, machines
+
+
 def _whose(terms: MemoryTerms) -> str:
     return release(f"{terms.framework}@{terms.release}") if terms.release else terms.framework
 
 
-def _data(solved: Solved, proposals: Proposals, machines: Machines, names: Sequence[str]) -> dict[str, Any]:
+def as_data(solved: Solved, proposals: Proposals, machines: Machines, names: Sequence[str]) -> dict[str, Any]:
     """The solutions as plain data."""
     return {
+        "solve": list(names),
+        "runner": machines.terms.framework,
         "solutions": [
             {
                 "values": dict(zip(names, each.values, strict=True)),

@@ -62,7 +62,14 @@ def list_runs(*, folder: Folder = RUNS, address: jobs.OfCluster = None, json: ar
 
 
 @command(app)
-def show(name: Name, *, folder: Folder = RUNS, json: arguments.Json = False) -> None:
+def show(
+    name: Name,
+    *,
+    folder: Folder = RUNS,
+    html: arguments.Html = None,
+    force: arguments.Force = False,
+    json: arguments.Json = False,
+) -> None:
     """Show one run: progress, evaluation results, time by phase, warnings, and the cause of a failure.
 
     [bold]Examples[/bold]
@@ -71,25 +78,25 @@ def show(name: Name, *, folder: Folder = RUNS, json: arguments.Json = False) -> 
 
     [cyan]rlctl runs show runs/gsm8k-grpo --json[/cyan]
     """
-    import time
-    from dataclasses import asdict
-
     from rlctl import runs
-    from rlctl.monitor.watching import RunView
 
-    info, now = runs.find(name, folder), time.time()
-    view = RunView(info.folder).read_whole()
-    stages, at = _stages(view), _now(view, now) if info.status == "running" else {}
-    advice = view.advice(now if at else 0.0)
-    accepted = runs.accepted_changes(info)
-    if json:
-        found = {"stages": stages, "now": at, "advice": [asdict(item) for item in advice]}
-        output.data(as_data(info) | found | {"accepted_changes": accepted})
-        return
+    info = runs.find(name, folder)
+    known = known_of(info)
+    stages, at, accepted = known["stages"], known["now"], known["accepted_changes"]
     lines = [*_description(info), *_accepted_lines(accepted), *([_now_line(at)] if at else [])]
+    if html is not None:
+        from rich.text import Text
+
+        from rlctl.cli import pages
+
+        facts = [Text.from_markup(line).plain.strip() for line in lines]
+        pages.write(html, info.name, pages.run(known, facts), force=force)
+    if json:
+        output.data(known)
+        return
     output.show(*lines, *([summary.table(stages)] if stages else []))
-    for item in advice:
-        diagnostics.note(f"{translated(item.message)}\n  {translated(item.remedy)}")
+    for item in known["advice"]:
+        diagnostics.note(f"{translated(item['message'])}\n  {translated(item['remedy'])}")
     for line in summary.next_steps(info.status, info.folder)[1:]:
         diagnostics.note(line)
 
@@ -308,6 +315,21 @@ def remove(
             arguments.finish(ExitCode.FAILED)
     runs.remove(info)
     diagnostics.note(said("removed {folder}", folder=info.folder))
+
+
+def known_of(info: RunInfo) -> dict[str, Any]:
+    """Everything that ``rlctl runs show`` knows of a run, as plain data."""
+    import time
+    from dataclasses import asdict
+
+    from rlctl import runs
+    from rlctl.monitor.watching import RunView
+
+    now, view = time.time(), RunView(info.folder).read_whole()
+    at = _now(view, now) if info.status == "running" else {}
+    advice = [asdict(item) for item in view.advice(now if at else 0.0)]
+    accepted = runs.accepted_changes(info)
+    return as_data(info) | {"stages": _stages(view), "now": at, "advice": advice, "accepted_changes": accepted}
 
 
 def as_data(info: RunInfo) -> dict[str, Any]:

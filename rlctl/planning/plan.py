@@ -179,6 +179,12 @@ class Plan:
             told["intervals"] = _intervals(stage)
         return data
 
+    def _repr_html_(self) -> str:
+        """Devices, batch, schedule and memory, for a notebook."""
+        from rlctl.cli import pages
+
+        return pages.notebook(pages.plan(self))
+
 
 def _intervals(stage: StagePlan) -> dict[str, Any]:
     phases = stage.fit.phases if stage.fit is not None else ()

@@ -74,6 +74,17 @@ def in_own_words(
     ]
 
 
+def with_own_keys(findings: Sequence[Finding], loaded: Loaded, source: str) -> list[Finding]:
+    """The findings with the keys of a file of a framework, without hints that need a value to be tried in them."""
+    if source.partition("@")[0] in ("", "rlctl") or not findings:
+        return list(findings)
+    marked = Adviser(loaded, source, {}).marked
+    return [
+        replace(finding, message=marked(finding.message), hint="" if finding.candidates else marked(finding.hint))
+        for finding in findings
+    ]
+
+
 def expressible_fixes(finding: Finding, loaded: Loaded, source: str, facts: Mapping[str, str] | None = None) -> Finding:
     """The finding with only those fixes that its framework can express, in canonical keys, as an editor shows them."""
     if source.partition("@")[0] in ("", "rlctl") or not finding.candidates:

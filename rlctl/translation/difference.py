@@ -15,6 +15,7 @@ from typing import Any
 
 from rlctl.adapters.engine.values import serves_teacher
 from rlctl.common.records import record
+from rlctl.common.report import Report
 from rlctl.config import Config, Loaded, Source, stages_of, to_plain
 from rlctl.config.fields import Choice, Interval
 from rlctl.config.inspect import settings
@@ -80,6 +81,35 @@ class Difference:
 
     def as_data(self) -> dict[str, Any]:
         return asdict(self) | {"first": self.first.as_data(), "second": self.second.as_data()}
+
+
+@record
+class Comparison:
+    """What differs between two configs, and what each was read as."""
+
+    first: str
+    """As ``verl@0.9``."""
+    second: str
+    differences: tuple[Difference, ...]
+
+    def as_data(self) -> dict[str, Any]:
+        """What ``rlctl diff --json`` prints."""
+        found = [item.as_data() for item in self.differences]
+        return {"first": self.first, "second": self.second, "differences": found}
+
+    def _repr_html_(self) -> str:
+        """A table, for a notebook."""
+        from rlctl.cli import pages
+
+        return pages.notebook(pages.differences(self.differences, self.first, self.second))
+
+
+def compare(first: tuple[Loaded, Report], second: tuple[Loaded, Report]) -> Comparison:
+    """Compare two configs that were read; keys that only one framework has are compared if both are of it."""
+    (ours, mine), (theirs, other) = first, second
+    names = [report.dialect.partition("@")[0] for report in (mine, other)]
+    found = differences(ours, theirs, extensions=names[0] if names[0] == names[1] else "")
+    return Comparison(mine.dialect, other.dialect, tuple(found))
 
 
 def differences(first: Loaded, second: Loaded, *, extensions: str = "", rows: int | None = None) -> list[Difference]:

@@ -58,6 +58,8 @@ FACTS: Mapping[str, str] = {
 }
 """What ``--assume`` may state: facts that a source does not hold."""
 _NUMBERS = ("dataset_rows", "explorer_gpus")
+TEXT = "<text>"
+"""What messages call a text that is no file."""
 OF_ITS_FRAMEWORK = ("micro-batches-added", "other-observations")
 """Notes of a reader on what its framework computes otherwise than all others."""
 
@@ -109,6 +111,12 @@ class Translation:
     def as_data(self) -> dict[str, Any]:
         """Both ledgers, the findings and the text as plain data: what ``rlctl convert --json`` prints."""
         return {**self.report.as_data(), "text": self.text}
+
+    def _repr_html_(self) -> str:
+        """What became of every key, and the text, for a notebook."""
+        from rlctl.cli import pages
+
+        return pages.notebook(pages.conversion(self.report, self.text))
 
 
 @record
@@ -512,10 +520,30 @@ def convert(source: str | Path, to: str, **how: Unpack[ReadOptions]) -> Translat
     Raises:
         RlctlError: it cannot be read at all, or its dialect cannot be told.
     """
-    script = _script(how)
-    given = gather_text(str(source), "<text>", script) if _is_text(source) else gather(source, script)
-    loaded, report = _read_gathered(given, how)
+    loaded, report = read_source(source, **how)
     return translate_loaded(loaded, report, to, options=how.get("options"))
+
+
+def read_source(source: str | Path, **how: Unpack[ReadOptions]) -> tuple[Loaded | None, Report]:
+    """As ``read``, for a path or a text, as ``rlctl.convert`` takes them."""
+    script = _script(how)
+    given = gather_text(str(source), TEXT, script) if _is_text(source) else gather(source, script)
+    return _read_gathered(given, how)
+
+
+def must_read(source: str | Path, **how: Unpack[ReadOptions]) -> tuple[Loaded, Report]:
+    """As ``read_source``, for who needs the config.
+
+    Raises:
+        RlctlError: the source holds none; the first error of its report says why.
+    """
+    loaded, report = read_source(source, **how)
+    if loaded is not None:
+        return loaded, report
+    first = next(iter(report.errors), None)
+    if first is None:
+        raise TranslationError("the file contains no keys", at=Location(TEXT if _is_text(source) else str(source)))
+    raise TranslationError(first.message, at=first.at, hint=first.advice)
 
 
 def _is_text(source: str | Path) -> bool:
