@@ -55,6 +55,8 @@ COMMANDS = (
     Command("runs", RUNNING),
     Command("cluster", RUNNING),
     Command("tui", BEFORE, "tui"),
+    Command("lsp", ABOUT, "lsp"),
+    Command("mcp", ABOUT, "mcp"),
     Command("explain", ABOUT, "explain"),
     Command("schema", ABOUT, "schema"),
     Command("doctor", ABOUT, "doctor"),
