@@ -41,10 +41,10 @@ def element(name: str, *children: Child, classes: str = "", **attributes: str) -
     """An element with children; a text shows characters that have no picture as a sign."""
     known = {"class": classes, **attributes}
     told = "".join(f' {key}="{escape(safe(value))}"' for key, value in known.items() if value)
-    return Markup(f"<{name}{told}>{joined(*children)}</{name}>")
+    return Markup(f"<{name}{told}>{group(*children)}</{name}>")
 
 
-def joined(*children: Child) -> Markup:
+def group(*children: Child) -> Markup:
     """Children one after the other."""
     return Markup("".join(_html(child) for child in children if child))
 

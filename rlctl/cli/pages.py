@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlctl.cli import diagnostics, output, plan_text, summary
-from rlctl.cli.html import Child, Markup, element, fragment, items, joined, page, table
+from rlctl.cli.html import Child, Markup, element, fragment, group, items, page, table
 from rlctl.common.errors import Location
 from rlctl.common.messages import text
-from rlctl.common.messages.reasons import spoken, translated
+from rlctl.common.messages.reasons import translated
 from rlctl.common.report import Finding, Level, Report
 from rlctl.common.report_lines import Line, Part, causes, lines, release
 
@@ -29,9 +29,26 @@ def write(path: Path, title: str, body: Child, *, force: bool) -> None:
     output.file(path, page(title, body), force=force)
 
 
-def notebook(body: Child) -> str:
-    """A part of a notebook."""
-    return fragment(body)
+def notebook(result: object) -> str:
+    """A result of the Python API as a part of a notebook.
+
+    Raises:
+        TypeError: the result is none of these.
+    """
+    from rlctl.planning.plan import Plan
+    from rlctl.translation.checking import Checked
+    from rlctl.translation.difference import Comparison
+    from rlctl.translation.translate import Translation
+
+    if isinstance(result, Checked):
+        return fragment(check([result]))
+    if isinstance(result, Translation):
+        return fragment(conversion(result.report, result.text))
+    if isinstance(result, Plan):
+        return fragment(plan(result))
+    if isinstance(result, Comparison):
+        return fragment(differences(result.differences, result.first, result.second))
+    raise TypeError(type(result).__name__)
 
 
 # Findings
@@ -64,12 +81,12 @@ def _advice(told: str) -> Markup | None:
 
 
 def _place(at: Location | None) -> Markup | None:
-    return joined(element("code", str(at)), ": ") if at is not None else None
+    return group(element("code", str(at)), ": ") if at is not None else None
 
 
 def check(checked: Sequence[Checked]) -> Markup:
     """What was found in files, and what was checked."""
-    return joined(*(_file(item, several=len(checked) > 1) for item in checked))
+    return group(*(_file(item, several=len(checked) > 1) for item in checked))
 
 
 def _file(item: Checked, *, several: bool) -> Markup:
@@ -81,7 +98,7 @@ def _file(item: Checked, *, several: bool) -> Markup:
             scope.append(element("p", told, classes="dim"))
     codes = ", ".join(sorted({finding.code for finding in item.silenced}))
     ignored = text("check-ignored", count=len(item.silenced), codes=codes) if codes else None
-    return joined(
+    return group(
         element("h2", item.file) if several else None,
         element("p", diagnostics.verdict(item.report)),
         findings(item.report.findings),
@@ -96,7 +113,7 @@ def _file(item: Checked, *, several: bool) -> Markup:
 def conversion(report: Report, content: str | None) -> Markup:
     """What became of every key, and the text."""
     if report.errors:
-        return joined(element("p", diagnostics.headline(report)), findings(report.findings))
+        return group(element("p", diagnostics.headline(report)), findings(report.findings))
     told = sorted(lines(report, every=True, computed=True), key=lambda line: list(Part).index(line.part))
     parts: list[Child] = [element("p", diagnostics.headline(report))]
     for (part, heading), found in groupby(told, _part_and_heading):
@@ -105,7 +122,7 @@ def conversion(report: Report, content: str | None) -> Markup:
         parts.append(element("details", title, shown, **({} if part is Part.REST else {"open": "open"})))
     if content is not None:
         parts += [element("h2", release(report.target)), element("pre", content)]
-    return joined(*parts)
+    return group(*parts)
 
 
 def _part_and_heading(line: Line) -> tuple[Part, str]:
@@ -123,7 +140,7 @@ def _line(line: Line) -> Markup:
     if line.finding is not None:
         body: list[Child] = [line.finding.message]
     else:
-        body = [joined(*_entry(line))]
+        body = [group(*_entry(line))]
     return element("li", _place(line.at), *body, _advice(line.advice), classes=kinds.get(line.kind, ""))
 
 
@@ -133,7 +150,7 @@ def _entry(line: Line) -> Iterator[Child]:
         yield ", " if number else None
         yield element("code", f"{entry.key} = {diagnostics.shown(entry.value)}")
         targets = ", ".join(f"{key} = {diagnostics.shown(value)}" for key, value in entry.targets[:3])
-        yield joined(" → ", element("code", targets)) if targets else None
+        yield group(" → ", element("code", targets)) if targets else None
     if note := line.note:
         yield element("div", note, classes="dim")
 
@@ -145,7 +162,7 @@ def plan(made: Plan) -> Markup:
     """Devices by role, the flow of a batch, the schedule, memory by phase, and the cost of a step."""
     named = len(made.stages) > 1
     notes = list(dict.fromkeys(note for stage in made.stages for note in (*stage.not_used, *stage.notes)))
-    return joined(
+    return group(
         element("p", plan_text.machines(made)),
         *(_stage(stage, named=named) for stage in made.stages),
         element("h2", text("plan-notes")) if notes else None,
@@ -154,7 +171,7 @@ def plan(made: Plan) -> Markup:
 
 
 def _stage(stage: StagePlan, *, named: bool) -> Markup:
-    roles = [[role.role, role.engine, str(role.replicas), plan_text.ranges(role.devices)] for role in stage.roles]
+    roles = [[role.role, plan_text.engine(role), plan_text.ranges(role.devices)] for role in stage.roles]
     rows = [
         [text("plan-batch"), "\n".join(plan_text.batch_lines(stage.batch))],
         [text("plan-schedule"), plan_text.schedule_line(stage.schedule)],
@@ -163,10 +180,10 @@ def _stage(stage: StagePlan, *, named: bool) -> Markup:
         rows.append([text("plan-memory"), "\n".join(plan_text.estimates_text(stage.memory))])
     if stage.cost is not None:
         rows.append([text("plan-cost"), plan_text.cost_line(stage.cost)])
-    facts: list[list[str]] = [[title, joined(*_broken(told))] for title, told in rows]
-    return joined(
+    facts: list[list[str]] = [[title, group(*_broken(told))] for title, told in rows]
+    return group(
         element("h2", text("plan-stage", name=stage.name, objective=stage.objective)) if named else None,
-        table(["", "", spoken("replicas"), text("plan-device")], roles),
+        table(["", "", text("plan-device")], roles),
         table([], facts),
         _memory(stage),
     )
@@ -191,7 +208,7 @@ def _memory(stage: StagePlan) -> Markup:
         over = element("span", size, classes="over") if full > 1 else size
         rows.append([phase.phase.replace("_", " "), bar, over, parts])
     problem = element("p", stage.fit.problem, classes="over") if not stage.fit.fits else None
-    return joined(element("h3", text("plan-memory")), table([], rows), problem)
+    return group(element("h3", text("plan-memory")), table([], rows), problem)
 
 
 # Differences
@@ -207,7 +224,7 @@ def _side(side: Side, file: str) -> Markup:
     place = f"{text('place-line', line=side.line)} " if side.line and side.file == file else ""
     place = place or (f"{side.file}:{side.line} " if side.line else "")
     told = text("diff-default") if side.default else f"{place}{side.key}"
-    return joined(element("code", diagnostics.shown(side.shown)), element("div", told, classes="dim"))
+    return group(element("code", diagnostics.shown(side.shown)), element("div", told, classes="dim"))
 
 
 # Runs
@@ -225,7 +242,7 @@ def run(known: dict[str, Any], facts: Sequence[str]) -> Markup:
         [
             name,
             str(stage.get("steps", "")),
-            *(joined(*_broken(cell)) for cell in (summary.evaluation(stage), *summary.times(stage))),
+            *(group(*_broken(cell)) for cell in (summary.evaluation(stage), *summary.times(stage))),
         ]
         for name, stage in known["stages"].items()
     ]
@@ -233,4 +250,4 @@ def run(known: dict[str, Any], facts: Sequence[str]) -> Markup:
         element("li", translated(item["message"]), _advice(translated(item["remedy"])), classes="warning")
         for item in known["advice"]
     ]
-    return joined(items([element("li", fact) for fact in facts]), table(heads, rows), items(advice))
+    return group(items([element("li", fact) for fact in facts]), table(heads, rows), items(advice))

@@ -175,7 +175,7 @@ def plan(
         from rlctl.cli import pages
 
         found = in_own_words([*read, *refused], loaded, report.dialect)
-        body = pages.joined(pages.plan(made), pages.findings(found))
+        body = pages.group(pages.plan(made), pages.findings(found))
         pages.write(html, f"rlctl plan {' '.join(inputs)}", body, force=force)
     if json:
         output.data(made.as_data())

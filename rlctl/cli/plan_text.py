@@ -124,7 +124,7 @@ def _picture(made: Plan, roles: Sequence[RolePlan], to: layout.Screen) -> Iterat
     policy = next((role for role in roles if role.role == "policy"), None)
     for role in roles:
         cells = _cells(role, columns, each, to) if drawn else ""
-        about = text("separator").join([_engine(role), *_shares(role, policy), *([] if drawn else _where(role))])
+        about = text("separator").join([engine(role), *_shares(role, policy), *([] if drawn else _where(role))])
         yield f"  {layout.padded(role.role, width)}{layout.padded(cells, columns * CELL * drawn)}{about}"
 
 
@@ -147,7 +147,7 @@ def _cells(role: RolePlan, columns: int, each: int, to: layout.Screen) -> str:
     return "".join(row)
 
 
-def _engine(role: RolePlan) -> str:
+def engine(role: RolePlan) -> str:
     """What computes a role, and in how many parts."""
     if not role.devices:
         return text("plan-on-cpu", engine=role.engine, count=role.processes)

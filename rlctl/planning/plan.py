@@ -18,6 +18,7 @@ from typing import Any, Literal
 from rlctl.common.errors import PlanError
 from rlctl.common.messages import text
 from rlctl.common.messages.reasons import said, translated
+from rlctl.common.notebook import InNotebook
 from rlctl.common.report_lines import release
 from rlctl.config import Config, Stage, stages_of
 from rlctl.config.sections.rewards import ModelReward
@@ -160,7 +161,7 @@ class StagePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(InNotebook):
     """What will run where."""
 
     run: str
@@ -178,12 +179,6 @@ class Plan:
         for stage, told in zip(self.stages, data["stages"], strict=True):
             told["intervals"] = _intervals(stage)
         return data
-
-    def _repr_html_(self) -> str:
-        """Devices, batch, schedule and memory, for a notebook."""
-        from rlctl.cli import pages
-
-        return pages.notebook(pages.plan(self))
 
 
 def _intervals(stage: StagePlan) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from rlctl.checks.problem import CheckContext
 from rlctl.checks.silence import divided
 from rlctl.common.errors import Location, UsageError
 from rlctl.common.messages.reasons import said
+from rlctl.common.notebook import InNotebook
 from rlctl.common.records import record
 from rlctl.common.report import Finding, Level, Report, finding
 from rlctl.common.report_lines import release as release_of
@@ -52,7 +53,7 @@ class Question:
 
 
 @record
-class Checked:
+class Checked(InNotebook):
     """What was found in one file."""
 
     file: str
@@ -61,12 +62,6 @@ class Checked:
     """What was checked, and what was not."""
     silenced: Sequence[Finding] = ()
     """Findings that an option or a comment silences."""
-
-    def _repr_html_(self) -> str:
-        """The findings, and what was checked, for a notebook."""
-        from rlctl.cli import pages
-
-        return pages.notebook(pages.check([self]))
 
 
 def checked(loaded: Loaded | None, report: Report, question: Question, file: str, text: str | None = None) -> Checked:

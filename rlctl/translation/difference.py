@@ -14,6 +14,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rlctl.adapters.engine.values import serves_teacher
+from rlctl.common.notebook import InNotebook
 from rlctl.common.records import record
 from rlctl.common.report import Report
 from rlctl.config import Config, Loaded, Source, stages_of, to_plain
@@ -84,7 +85,7 @@ class Difference:
 
 
 @record
-class Comparison:
+class Comparison(InNotebook):
     """What differs between two configs, and what each was read as."""
 
     first: str
@@ -96,12 +97,6 @@ class Comparison:
         """What ``rlctl diff --json`` prints."""
         found = [item.as_data() for item in self.differences]
         return {"first": self.first, "second": self.second, "differences": found}
-
-    def _repr_html_(self) -> str:
-        """A table, for a notebook."""
-        from rlctl.cli import pages
-
-        return pages.notebook(pages.differences(self.differences, self.first, self.second))
 
 
 def compare(first: tuple[Loaded, Report], second: tuple[Loaded, Report]) -> Comparison:

@@ -24,6 +24,7 @@ from rlctl.adapters.engine.writing import Written
 from rlctl.common.errors import ConfigError, DocumentError, Location, RlctlError, TranslationError, UsageError, nearest
 from rlctl.common.filenames import is_file
 from rlctl.common.messages.reasons import said, together
+from rlctl.common.notebook import InNotebook
 from rlctl.common.numbers import natural
 from rlctl.common.ranks import BY_CODE
 from rlctl.common.records import record
@@ -100,7 +101,7 @@ class ReadOptions(TypedDict, total=False):
 
 
 @record
-class Translation:
+class Translation(InNotebook):
     """A text in the target's language, with both ledgers. ``text`` is None where a finding is an error."""
 
     text: str | None
@@ -111,12 +112,6 @@ class Translation:
     def as_data(self) -> dict[str, Any]:
         """Both ledgers, the findings and the text as plain data: what ``rlctl convert --json`` prints."""
         return {**self.report.as_data(), "text": self.text}
-
-    def _repr_html_(self) -> str:
-        """What became of every key, and the text, for a notebook."""
-        from rlctl.cli import pages
-
-        return pages.notebook(pages.conversion(self.report, self.text))
 
 
 @record

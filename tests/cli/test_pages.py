@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import rlctl
 from rlctl import cli
 from rlctl.cli import html
+from rlctl.common.errors import UsageError
 from tests.cli.test_runs import make_run
 
 SOURCE = """\
@@ -110,7 +111,7 @@ def test_results_of_the_python_api_show_themselves(folder: Path) -> None:
         assert "html" not in reader.tags, "a part of the notebook's own page"
     [changed] = rlctl.diff(SOURCE, fixed).differences
     assert (changed.first.value, changed.second.value) == (125, 100)
-    with pytest.raises(rlctl.common.errors.RlctlError, match="runner"):  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match="the runner is 'trl'"):
         rlctl.check(SOURCE, runner="trl")
 
 
