@@ -24,6 +24,9 @@ SHARE = 0.05
 """GiB of a part of a phase's memory below which it is not named."""
 
 
+__all__ = ["check", "conversion", "differences", "findings", "group", "notebook", "plan", "run", "write"]
+
+
 def write(path: Path, title: str, body: Child, *, force: bool) -> None:
     """Write a page; a file that exists is overwritten only with ``force``."""
     output.file(path, page(title, body), force=force)

@@ -147,7 +147,7 @@ def analyse(
     except RlctlError as error:
         return _unreadable(text, name, runner, error, before)
     asks = runner or found or "rlctl"
-    question = Question(runner=asks, tries_values=tries_values)
+    question = Question(runner=asks, tries_values=tries_values, most=None)
     result = checked(loaded, report, question, name, content)
     made = Analysis(text, name, runner, loaded, result.report, list(result.report.findings))
     if loaded is None and before is not None:

@@ -67,7 +67,7 @@ def check(
     runs = runner or _framework(report) or "rlctl"
     machines = arguments.cluster_of(cluster) if cluster else None
     question = Question(
-        dialect=format or None, assignments=assignments, variables=variables, cluster=machines, runner=runs
+        dialect=format or None, assignments=assignments, variables=variables, cluster=machines, runner=runs, most=None
     )
     if runs != "rlctl":
         loaded, report = _read(file, overrides, assignments, format, variables, without_kept=True)
