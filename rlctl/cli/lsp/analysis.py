@@ -21,6 +21,8 @@ from rlctl.translation.translate import is_unlike_all, read_input
 
 FIXES = 3
 """Most values of one key that are offered as fixes."""
+OF_RELEASE = frozenset({"release-assumed", "releases-differ", "other-release"})
+"""Notes on the release that was detected."""
 TRIED = 8
 """Most values of one key that are tried for them."""
 
@@ -55,6 +57,8 @@ class Analysis:
     findings: list[Finding] = field(default_factory=list)
     is_config: bool = True
     """Whether it is a config at all: other YAML files and scripts are left alone."""
+    keeps_release: bool = False
+    """Whether its release is that of the text before, which has the same keys: to detect it takes half of the time."""
     _repairs: dict[tuple[str, str, int], list[Repair]] = field(default_factory=dict)
 
     @property
@@ -135,12 +139,14 @@ def analyse(
         name: path of the file, from where it includes others.
         runner: who runs the config; empty if that is the framework of the file.
         before: of the text before a change: shown where the changed one cannot be read.
-        tries_values: whether hints have the values that the file's framework can express, which takes longer.
+        tries_values: whether hints have the values that the file's framework can express, and the release is detected again
+            although the keys are the same; takes longer.
     """
     text = Text(content, name)
     last = before.dialect.partition("@")[0] if before is not None else ""
+    same = None if tries_values else before if before is not None and _has_same_keys(before, text) else None
     try:
-        loaded, report = _read(content, name, without_kept=last != "rlctl")
+        loaded, report = _read(content, name, same.dialect if same else None, without_kept=last != "rlctl")
         found = report.dialect.partition("@")[0]
         if found == "rlctl" != last:
             loaded, report = _read(content, name, without_kept=False)
@@ -150,13 +156,23 @@ def analyse(
     question = Question(runner=asks, tries_values=tries_values, most=None)
     result = checked(loaded, report, question, name, content)
     made = Analysis(text, name, runner, loaded, result.report, list(result.report.findings))
+    if same is not None:
+        made.keeps_release = True
+        there = {item.code for item in made.findings}
+        made.findings += [item for item in same.findings if item.code in OF_RELEASE - there]
     if loaded is None and before is not None:
         made.loaded = before.loaded
     return made
 
 
-def _read(content: str, name: str, *, without_kept: bool) -> tuple[Loaded | None, Report]:
-    return read_input(gathered(content, name, None), without_kept=without_kept)
+def _has_same_keys(before: Analysis, text: Text) -> bool:
+    """Whether a text differs from the one before in values alone, so that the same releases have its keys."""
+    is_read = before.loaded is not None and not any(item.code == "unreadable" for item in before.findings)
+    return is_read and [key.path for key in before.text.keys] == [key.path for key in text.keys]
+
+
+def _read(content: str, name: str, dialect: str | None = None, *, without_kept: bool) -> tuple[Loaded | None, Report]:
+    return read_input(gathered(content, name, None), dialect=dialect, without_kept=without_kept)
 
 
 def _unreadable(text: Text, name: str, runner: str, error: RlctlError, before: Analysis | None) -> Analysis:

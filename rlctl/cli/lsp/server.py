@@ -58,14 +58,14 @@ class ConfigServer(LanguageServer):
     async def _later(self, uri: str) -> None:
         await asyncio.sleep(GATHERED)
         made = self.refresh(uri)
-        if made is None or not any(item.candidates for item in made.findings):
+        if made is None or not (made.keeps_release or any(item.candidates for item in made.findings)):
             return
         await asyncio.sleep(PAUSE)
         loop = asyncio.get_running_loop()
         whole = await loop.run_in_executor(None, self._whole, made)
         if whole is not None and self.analyses.get(uri) is made:
-            made.findings = whole.findings
-            self.publish(uri, made)
+            self.analyses[uri] = whole
+            self.publish(uri, whole)
 
     def _whole(self, made: Analysis) -> Analysis | None:
         try:
@@ -102,7 +102,8 @@ class ConfigServer(LanguageServer):
         self._published[uri] = found
         for other in found:
             everything = [item for by_file in self._published.values() for item in by_file.get(other, ())]
-            self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(other, everything))
+            version = document.version if other == uri else None
+            self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(other, everything, version))
         self._published[uri] = {other: items for other, items in found.items() if items or other == uri}
 
     def close(self, uri: str) -> None:
