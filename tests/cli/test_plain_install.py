@@ -233,10 +233,10 @@ def test_the_app_opens(with_tui: Path, tmp_path: Path) -> None:
         os.close(controller)
 
 
-def test_nothing_outside_of_the_runtime_and_the_app_needs_an_extra_to_be_imported(plain: Path) -> None:
+def test_nothing_outside_of_the_runtime_the_app_and_the_servers_needs_an_extra_to_be_imported(plain: Path) -> None:
     program = """
 import importlib, pkgutil, rlctl
-extra = ("rlctl.runtime.", "rlctl.tui.")
+extra = ("rlctl.runtime.", "rlctl.tui.", "rlctl.cli.lsp.", "rlctl.cli.mcp.")
 names = [m.name for m in pkgutil.walk_packages(rlctl.__path__, "rlctl.") if not m.name.startswith(extra)]
 for name in names:
     if name != "rlctl.__main__":
