@@ -327,7 +327,7 @@ def known_of(info: RunInfo) -> dict[str, Any]:
 
     now, view = time.time(), RunView(info.folder).read_whole()
     at = _now(view, now) if info.status == "running" else {}
-    advice = [asdict(item) for item in view.advice(now if at else 0.0)]
+    advice = [{**asdict(item), "message": item.message} for item in view.advice(now if at else 0.0)]
     accepted = runs.accepted_changes(info)
     return as_data(info) | {"stages": _stages(view), "now": at, "advice": advice, "accepted_changes": accepted}
 
