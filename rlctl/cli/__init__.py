@@ -39,6 +39,7 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("convert", BEFORE, "convert"),
+    Command("port", BEFORE, "port"),
     Command("check", BEFORE, "check"),
     Command("diff", BEFORE, "diff"),
     Command("set", BEFORE, "set_keys"),

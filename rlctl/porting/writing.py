@@ -40,6 +40,7 @@ class Moved:
     splits: Counter[str] = field(default_factory=Counter)
     """By split, the rows that were written."""
     without_answer: int = 0
+    with_images: int = 0
     named_after_file: int = 0
     """Rows without a data source, which got the name of their file."""
     binary: set[str] = field(default_factory=set)
@@ -80,6 +81,7 @@ def write_rows(
     form: str = "parquet",
     name: str = "",
     seen: Callable[[int], None] = lambda rows: None,
+    taken: Callable[[str, int, Row], None] = lambda split, place, row: None,
 ) -> Moved:
     """Write the rows of files in a framework's columns, one file a split.
 
@@ -90,6 +92,7 @@ def write_rows(
         form: ``parquet`` or ``jsonl``.
         name: the data source of rows that name none; by default the name of their file.
         seen: called with the number of rows that were read since the last call.
+        taken: called for each row that is written, with its split and its place in the file.
 
     Raises:
         RunError: a file cannot be read, or no row can be moved.
@@ -120,6 +123,8 @@ def write_rows(
                         writers[file.split] = _Writer(folder / f"{file.split}.{form}", layout, form)
                     made = _columns(row, names, layout, moved.splits[file.split], file, name, moved)
                     writers[file.split].add(made)
+                    taken(file.split, moved.splits[file.split], row)
+                    moved.with_images += row.images is not None
                     moved.splits[file.split] += 1
                     count.written += 1
                 seen(count.rows % BATCH)

@@ -1,0 +1,206 @@
+"""A ported folder: its config, its rows, its reward, and what is refused or left as a stub."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from rlctl.common.errors import RunError, UsageError
+from rlctl.config import config_from
+from rlctl.documents.yaml_read import read_yaml
+from rlctl.porting.assemble import port
+from rlctl.porting.proof import prove
+from rlctl.porting.rewards import Ported, Stub, reward_of
+from rlctl.translation.translate import read_many
+from tests.porting.runs import MINE, ROWS, write
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with a run of verl and one of Trinity-RFT; modules that adapters import are forgotten at the end."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path)
+    known, path = set(sys.modules), list(sys.path)
+    yield tmp_path
+    sys.path[:] = path
+    for name in set(sys.modules) - known:
+        if name.startswith(("helpers", "ported", "verl_reward", "trinity_reward", "proof_of")):
+            del sys.modules[name]
+
+
+def _ported(file: str, target: str, **how: Any) -> Any:
+    loaded, report = read_many([file])
+    assert loaded is not None
+    return port(loaded, report, target, Path("out"), file=file, here=Path.cwd(), **how)
+
+
+def _module(path: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_run_of_verl_becomes_a_folder_for_trinity(here: Path) -> None:
+    result = _ported("run.sh", "trinity", options={"explorer_gpus": "1"})
+    assert isinstance(result.reward, Ported)
+    assert (result.moved.rows, result.moved.written) == (10, 10)
+    written = read_yaml((here / "out/config.yaml").read_text(), "config.yaml").values
+    task = written["buffer"]["explorer_input"]
+    assert task["default_workflow_type"] == "ported_run"
+    assert "default_reward_fn_type" not in task
+    assert (task["taskset"]["path"], task["taskset"]["split"]) == ("${oc.env:PORTED_RUN,.}/data", "train")
+    assert task["eval_tasksets"][0]["split"] == "test"
+    copied = {str(path.relative_to("out/source")) for path in Path("out/source").rglob("*.py")}
+    assert copied == {"mine.py", "helpers/text.py"}
+    assert Path("out/source/mine.py").read_text() == MINE
+    assert Path("out/run.sh").stat().st_mode & 0o111
+    assert "trinity-rft==" in Path("out/requirements.txt").read_text()
+    readme = Path("out/README.md").read_text()
+    assert "## What changes in training\n\n- " in readme
+    assert "@@" not in "".join(
+        path.read_text() for path in Path("out").rglob("*") if path.suffix in (".py", ".sh", ".md")
+    )
+
+    adapter = _module(Path("out/verl_reward.py"), "verl_reward")
+    row = json.loads(pq.read_table("out/data/train.parquet")["source_row"][2].as_py())
+    assert adapter.score(row, "boxed 22}") == {"score": 1.125, "acc": True, "said": "22}"}
+    assert adapter.reward(row, "21", 3) == (0.0, {"score": 0.0, "acc": False, "said": "21"})
+
+
+def test_a_run_of_verl_becomes_a_folder_for_roll(here: Path) -> None:
+    _ported("run.sh", "roll")
+    written = read_yaml((here / "out/config.yaml").read_text(), "config.yaml").values
+    assert written["max_steps"] == 6
+    assert written["rewards"]["math_rule"]["worker_cls"] == "ported_worker.PortedRewardWorker"
+    data = written["actor_train"]["data_args"]
+    assert (data["file_name"], data["messages"]) == (["${oc.env:PORTED_RUN,.}/data/train.parquet"], "messages")
+    for name in ("ported_worker.py", "start.py", "prove.py", "verl_reward.py"):
+        compile(Path("out", name).read_text(), name, "exec")
+
+
+def test_a_run_of_trinity_becomes_a_folder_for_verl(here: Path) -> None:
+    _ported("trinity.yaml", "verl", plugins=Path("plugins"))
+    (row,) = pq.read_table("out/data/train.parquet").to_pylist()
+    assert [each["content"] for each in row["prompt"]] == ["Use tags.", "20 + 1?"]
+    adapter = _module(Path("out/trinity_reward.py"), "trinity_reward")
+    told = adapter.compute_score("sums", "2024-01-01", "", row["extra_info"])
+    assert told == {"score": 1.0, "right": 1.0, "tags": 0.0}
+    assert adapter.compute_score("sums", "<a>", "", row["extra_info"])["score"] == 0.2
+    assert "trinity" not in sys.modules
+    assert 'reward.custom_reward_function.path="$PORTED_RUN/trinity_reward.py"' in Path("out/run.sh").read_text()
+
+
+def test_a_proof_fails_if_a_reward_or_a_message_differs_or_all_are_equal(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _ported("run.sh", "roll")
+    proof = _module(Path("out/prove.py"), "proof_of_it")
+    monkeypatch.setattr(sys, "argv", ["prove.py"])
+
+    def end(found: list[list[float]], messages: list[Any]) -> int:
+        monkeypatch.setattr(proof, "target_rewards", lambda rows, texts: (found, messages))
+        return int(proof.main())
+
+    rows = [json.loads(line) for line in Path("out/proof/rows.jsonl").read_text().splitlines()]
+    same = [proof.source_rewards(row["row"], proof.responses_to(row["answer"])) for row in rows]
+    messages = [row["messages"] for row in rows]
+    assert (len(rows), {value for each in same for value in each}) == (5, {0.0, 0.125, 1.0, 1.125})
+    assert end(same, messages) == 0
+    assert end([[0.0] * len(same[0]), *same[1:]], messages) == 1
+    assert end(same, [[], *messages[1:]]) == 1
+    monkeypatch.setattr(proof, "source_rewards", lambda row, texts: [0.0] * len(texts))
+    assert end([[0.0] * len(each) for each in same], messages) == 1
+    assert "proves nothing" in json.loads(Path("out/proof/result.json").read_text())["problems"][-1]
+
+
+def test_a_proof_that_cannot_run_says_why(here: Path) -> None:
+    Path("out/proof").mkdir(parents=True)
+    Path("out/prove.py").write_text("import a_framework_that_is_not_here\n")
+    told = prove(Path("out"), sys.executable)
+    assert isinstance(told, str)
+    assert "a_framework_that_is_not_here" in told
+    with pytest.raises(RunError, match="cannot be started"):
+        prove(Path("out"), "no-python-here")
+
+
+FUNCTION = {"type": "function", "path": "rewards/mine.py", "signature": "verl"}
+STUBS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "secret": (
+        {},
+        "KEY = 1\nopenai_api_key = 'sk-abcdefghijklmnopqrstuvwxyz'\n" + MINE,
+        "a key, a token or a password",
+    ),
+    "batch": ({}, "def compute_score(data_sources, solution_strs, ground_truths, extra_infos): ...", "batch"),
+    "served": (
+        {},
+        "def compute_score(data_source, solution_str, ground_truth, extra_info, reward_router_address): ...",
+        "reward model",
+    ),
+    "manager": ({"reward_loop": {"manager": "prime"}}, MINE, "prime"),
+    "rule": ({"rewards": [{"type": "rule", "rule": "math"}]}, MINE, "rule"),
+    "two": ({"rewards": [FUNCTION, {**FUNCTION, "name": "b"}]}, MINE, "2 rewards"),
+    "package": ({"rewards": [{**FUNCTION, "path": "pkg://mine"}]}, MINE, "installed package"),
+    "missing": ({"rewards": [{**FUNCTION, "path": "none.py"}]}, MINE, "no file"),
+    "dataset": (
+        {"data": {"train": [{"path": "a"}], "custom": {"path": "a.py", "class_name": "A"}}},
+        MINE,
+        "dataset class",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STUBS)
+def test_what_no_adapter_can_call_is_a_stub_with_its_reason(here: Path, case: str) -> None:
+    changes, text, reason = STUBS[case]
+    Path("rewards/mine.py").write_text(text)
+    config = config_from({"rewards": [FUNCTION], "data": {"train": [{"path": "rows.jsonl"}]}, **changes})
+    found = reward_of(config, "verl", None, here)
+    assert isinstance(found, Stub)
+    assert reason in found.reason
+    assert case != "secret" or (found.at is not None and found.at.line == 2)
+
+
+def test_a_stub_keeps_run_sh_from_starting(here: Path) -> None:
+    Path("rewards/mine.py").write_text("password = 'a-real-one-123'\n" + MINE)
+    result = _ported("run.sh", "roll")
+    assert not result.whole
+    assert not Path("out/source").exists()
+    assert "a-real-one" not in "".join(
+        path.read_text() for path in Path("out").rglob("*.*") if path.suffix != ".parquet"
+    )
+    assert "if [ -e STUB.py ]" in Path("out/run.sh").read_text()
+    with pytest.raises(NotImplementedError, match=r"mine\.py:1"):
+        _module(Path("out/STUB.py"), "proof_of_stub")
+
+
+@pytest.mark.parametrize(
+    ("file", "target", "reason"),
+    [
+        ("run.sh", "verl", "not ported from verl to verl"),
+        ("trinity.yaml", "roll", "not ported from Trinity-RFT to ROLL"),
+        ("run.sh", "trinity@0.5", "0.6 only"),
+    ],
+)
+def test_a_pair_that_is_not_ported_is_refused(here: Path, file: str, target: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        _ported(file, target)
+    assert not Path("out").exists()
+
+
+def test_rows_that_name_an_agent_are_not_scored_by_an_adapter(here: Path) -> None:
+    Path("rows.jsonl").write_text((json.dumps({**ROWS[0], "agent_name": "tool_agent"}) + "\n") * 2)
+    result = _ported("run.sh", "roll")
+    assert isinstance(result.reward, Stub)
+    assert "tool_agent" in result.reward.reason

@@ -1,0 +1,42 @@
+"""Ported rewards, as each framework's own reader and reward classes call them, give the numbers of the source."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from rlctl.porting.assemble import port
+from rlctl.porting.proof import prove
+from rlctl.translation.translate import read_many
+from tests.porting import runs
+
+from .frameworks import CHECKOUT, ENVIRONMENTS
+
+pytestmark = pytest.mark.upstream
+
+
+@pytest.mark.parametrize(
+    ("file", "target", "environment"),
+    [("run.sh", "trinity", "trinity-0.6.0"), ("run.sh", "roll", "roll"), ("trinity.yaml", "verl", "verl-0.9.1")],
+)
+def test_the_proof_of_a_port_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, target: str, environment: str
+) -> None:
+    python = ENVIRONMENTS / environment / "bin" / "python"
+    if not python.exists() or (target == "roll" and not CHECKOUT):
+        pytest.skip(f"no {environment} here: make test-upstream installs it")
+    monkeypatch.chdir(tmp_path)
+    runs.write(tmp_path)
+    if target == "roll":
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (CHECKOUT, os.environ.get("PYTHONPATH")))))
+    loaded, report = read_many([file])
+    assert loaded is not None
+    port(loaded, report, target, tmp_path / "out", file=file, here=tmp_path, plugins=Path("plugins"))
+    found = prove(tmp_path / "out", str(python))
+    assert isinstance(found, dict), found
+    assert found["problems"] == []
+    assert found["lowest"] < found["highest"]
+    assert json.loads((tmp_path / "out/proof/result.json").read_text())["rows"] == found["rows"]
