@@ -15,6 +15,7 @@ from rlctl.config.sections.rewards import ModelReward
 from rlctl.config.sections.train import Megatron
 from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
+from rlctl.planning.support import RLCTL
 
 POINTER = b"version https://git-lfs.github.com/spec/"
 """How a file begins that Git LFS left in the place of a large one."""
@@ -95,6 +96,55 @@ def folders(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
             yield problem("model-files_shape" if fault == NO_WEIGHTS else "model-files", key, path=path, reason=fault)
 
 
+TOKENIZERS = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "vocab.json",
+    "vocab.txt",
+    "spiece.model",
+    "*.tiktoken",
+    "tokenization_*.py",
+    "tekken.json",
+)
+"""Files of which a tokenizer has one."""
+TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
+"""Where a template stands if it is not in ``tokenizer_config.json``."""
+CHATS = (RLCTL, "verl", "trinity")
+"""Runners that put every prompt into the tokenizer's template; ROLL has templates of its own."""
+
+
+def tokenizers(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
+    """The policy's tokenizer is in its folder, with a chat template where prompts are put into one."""
+    key: KeyPath = ("model", "tokenizer") if config.model.tokenizer else ("model", "path")
+    path = config.model.tokenizer or config.model.path
+    folder = Path(expanded(path)) if path and "://" not in path else None
+    if folder is None or not folder.is_dir() or not (arithmetic.trains(config) or arithmetic.needs_rollout(config)):
+        return
+    has_weights = any(next(folder.glob(pattern), None) for pattern in WEIGHTS)
+    if not any(next(folder.glob(pattern), None) for pattern in TOKENIZERS):
+        if has_weights or key == ("model", "tokenizer"):  # a config alone stands for a model that is elsewhere
+            yield problem("model-tokenizer", key, path=path)
+    elif surroundings.runner in CHATS and _chats(config, surroundings.runner) and _lacks_template(folder):
+        yield problem("model-tokenizer_template", key, path=path)
+
+
+def _chats(config: Config, runner: str) -> bool:
+    """Whether prompts are put into a chat template that the config does not bring."""
+    kinds = {source.prompt_type for source in config.data.train}
+    wrapped = bool(kinds & {"messages", "text"}) if runner == RLCTL else kinds != {"raw"}
+    return wrapped and config.model.chat_template is None and config.data.custom is None
+
+
+def _lacks_template(folder: Path) -> bool:
+    if any((folder / name).exists() for name in TEMPLATES) or next(folder.glob("tokenization_*.py"), None):
+        return False
+    try:
+        known = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(known, dict) and not known.get("chat_template")
+
+
 def _models(config: Config) -> Iterator[tuple[KeyPath, str, bool]]:
     """The key and path of each model, and whether its weights are read."""
     own = isinstance(config.train.engine, Megatron) and config.train.engine.checkpoint_path is not None
@@ -114,4 +164,4 @@ def _models(config: Config) -> Iterator[tuple[KeyPath, str, bool]]:
             yield ("rollout", "auxiliary_models", index, "path"), model.path, True
 
 
-RULES = (folders,)
+RULES = (folders, tokenizers)

@@ -154,6 +154,7 @@ LEVELS: Mapping[str, Level] = {
     "data-repeated": _W,
     "data-overlap": _W,
     "model-files": _E,
+    "model-tokenizer": _E,
     "hub-name": _N,
     "resume-path": _E,
     "remote-path": _E,

@@ -67,3 +67,25 @@ def test_what_is_wrong_with_a_folder_is_said_with_its_key(model: Path, how: str)
         assert message in finding.message
         assert finding.level is LEVELS["model-files"]
         assert str(finding.key) in finding.hint
+
+
+def test_a_tokenizer_is_there_with_a_template_where_prompts_need_one(model: Path) -> None:
+    def found(runner: str = "rlctl", **sections: object) -> list[str]:
+        config = config_from({"model": {"path": str(model), **sections.pop("model", {})}, **sections})  # type: ignore[dict-item]
+        codes = check(config, more=RULES_OF_FILES, runner=runner)
+        return [item.id for item in codes if item.code == "model-tokenizer"]
+
+    assert found() == ["model-tokenizer"]
+    (model / "tokenizer.json").write_text("{}")
+    (model / "tokenizer_config.json").write_text("{}")
+    assert [found(runner) for runner in ("verl", "trinity")] == [["model-tokenizer_template"]] * 2
+    assert [found(runner) for runner in ("roll", "rlctl")] == [[], []]
+    assert found("verl", model={"chat_template": "{{ messages }}"}) == []
+    for kind, runner, missing in (("raw", "verl", 0), ("raw", "rlctl", 0), ("messages", "rlctl", 1)):
+        data = {"train": [{"path": "a.jsonl", "prompt_type": kind}]}
+        assert len(found(runner, data=data)) == missing
+    (model / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
+    assert found("verl") == []
+    (model / "tokenizer_config.json").write_text("{}")
+    (model / "chat_template.jinja").touch()
+    assert found("verl") == []

@@ -733,7 +733,7 @@ def said(finding: Finding) -> str:
     return " ".join([finding.id, *(f"{name}={value}" for name, value in finding.params.items())])
 
 
-OF_FILES = {code for code in LEVELS if code.startswith(("code-", "data-", "model-files", "here-"))}
+OF_FILES = {code for code in LEVELS if code.startswith(("code-", "data-", "model-files", "model-tokenizer", "here-"))}
 """Codes of rules that read files or ask the machine: ``test_user_code.py``, ``test_data_files.py``, ``test_here.py`` provoke them."""
 
 

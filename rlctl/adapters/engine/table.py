@@ -239,7 +239,16 @@ class Table:
         return self.schema.releases(generic(path))
 
     def defaults_tree(self, version: Version) -> dict[str, Any]:
-        """The dialect's defaults as a tree, for interpolations that name keys nobody wrote."""
+        """The dialect's defaults as a tree, for interpolations that name keys nobody wrote. It is made once, and not changed."""
+        if version not in self._trees:
+            self._trees[version] = self._defaults_tree(version)
+        return self._trees[version]
+
+    @cached_property
+    def _trees(self) -> dict[Version, dict[str, Any]]:
+        return {}
+
+    def _defaults_tree(self, version: Version) -> dict[str, Any]:
         tree: dict[str, Any] = {}
         for path in self.index:
             value = self.default_at(path, version)

@@ -148,6 +148,12 @@ model-files = { $path } cannot be loaded: { $reason }
 model-files_shape = { $path } cannot be loaded: { $reason }
     .hint = download the weights where the run starts, or set { $key } to a complete folder
 
+model-tokenizer = { $path } has no tokenizer
+    .about = A local folder has no tokenizer, or one without the chat template that prompts are put into.
+    .hint = download tokenizer.json and tokenizer_config.json of the model, or set model.tokenizer to a folder that has them
+model-tokenizer_template = the tokenizer in { $path } has no chat template, and prompts are put into one
+    .hint = use an instruct model, set model.tokenizer to a tokenizer with a template, or set model.chat_template
+
 data-unanswered = { $rows } of the first { $count } rows of { $file } have no answer
     .about = Some of the rows that were measured have no answer, though the data has a column for it. A reward that compares with it scores them wrong.
     .hint = remove these rows, or set answer_key of the dataset to the column with the answers

@@ -149,6 +149,12 @@ model-files = 无法加载 { $path }：{ $reason }
 model-files_shape = 无法加载 { $path }：{ $reason }
     .hint = 在运行的机器上下载权重，或把 { $key } 设为完整的目录
 
+model-tokenizer = { $path } 中没有分词器
+    .about = 本地目录没有分词器，或者分词器没有 prompt 要套用的对话模板。
+    .hint = 下载该模型的 tokenizer.json 和 tokenizer_config.json，或把 model.tokenizer 设为含有它们的目录
+model-tokenizer_template = { $path } 中的分词器没有对话模板，而 prompt 要套用对话模板
+    .hint = 改用 instruct 模型，或把 model.tokenizer 设为带模板的分词器，或设置 model.chat_template
+
 data-unanswered = { $file } 的前 { $count } 行中有 { $rows } 行没有答案
     .about = 抽查的行中，有些没有答案，而数据里有答案列。与答案比较的奖励会给它们打错分。
     .hint = 删除这些行，或把该数据集的 answer_key 设为含答案的列
