@@ -184,3 +184,36 @@ def test_arguments_that_people_write_are_not() -> None:
 
 def test_roll_hands_the_same_arguments_on() -> None:
     assert any(row.key.endswith("strategy_config.compilation_config.mode") for row in ROLL_ROWS)
+
+
+SGLANG: list[tuple[dict[str, Any], str]] = [
+    ({"chunked_prefill_size": 100, "page_size": 64}, "chunked_prefill_size"),
+    ({"enable_mixed_chunk": True, "speculative_algorithm": "EAGLE"}, "enable_mixed_chunk"),
+    ({"enable_dp_lm_head": True}, "enable_dp_lm_head"),
+    ({"enable_hierarchical_cache": True, "disable_radix_cache": True}, "enable_hierarchical_cache"),
+    ({"enable_lora": True, "max_loaded_loras": 2, "max_loras_per_batch": 4}, "max_loaded_loras"),
+    ({"enable_priority_scheduling": True, "schedule_policy": "lpm"}, "enable_priority_scheduling"),
+    ({"attention_backend": "fa4"}, "attention_backend"),
+    ({"max_lora_chunk_size": 48, "enable_lora": True}, "max_lora_chunk_size"),
+    ({"moe_runner_backend": "flashinfer_trtllm"}, "moe_runner_backend"),
+]
+SGLANG_FREE: list[dict[str, Any]] = [
+    {"chunked_prefill_size": 8192, "page_size": 64, "attention_backend": "fa3", "mem_fraction_static": 0.8},
+    {
+        "speculative_algorithm": "EAGLE",
+        "speculative_num_steps": 3,
+        "speculative_eagle_topk": 1,
+        "max_running_requests": 64,
+    },
+    {"disable_radix_cache": True, "enable_deterministic_inference": True, "schedule_policy": "fcfs"},
+]
+
+
+def test_what_sglang_refuses_is_told() -> None:
+    section = f"{R}.engine_kwargs.sglang"
+    for arguments, key in [*SGLANG, *((free, "") for free in SGLANG_FREE)]:
+        keys = {f"{section}.{name}": value for name, value in arguments.items()}
+        document = read_yaml(write_yaml(tree(changed("verl", {f"{R}.name": "sglang", **keys}))), "run.yaml")
+        loaded, report = read_document(document, dialect="verl@0.9", environment={})
+        told = [item.key for item in findings_of("verl", loaded, report) if item.code == "runner-refuses"]
+        assert [name for name in told if name.startswith(section)] == ([f"{section}.{key}"] if key else []), arguments

@@ -9,10 +9,11 @@ from itertools import pairwise
 from typing import Any
 
 from rlctl.adapters.engine.requirements import Requirement, Values
-from rlctl.adapters.engine.vllm_given import COMPILE, EPLB, PROFILE, SPEC, Given, Refused, Value, drafter
+from rlctl.adapters.engine.vllm_given import COMPILE, EPLB, PROFILE, SPEC, Given, Pair, Refused, Value, drafter
 from rlctl.adapters.engine.vllm_pairs import PAIRS
 from rlctl.adapters.engine.vllm_speculation import SPECULATION
 from rlctl.common.messages.reasons import said
+from rlctl.common.records import record
 
 MODES = ("NONE", "STOCK_TORCH_COMPILE", "DYNAMO_TRACE_ONCE", "VLLM_COMPILE")
 POOL = "kv_transfer_config.kv_connector_extra_config.host_pool_gib"
@@ -364,6 +365,18 @@ def _shares_heads(g: Given) -> bool:
     return tensor > heads and share <= tensor // heads and (g.shape.heads // heads) % share == 0
 
 
+@record
+class Engine:
+    """An engine that a framework hands arguments to."""
+
+    name: str
+    source: str
+    """Its file and function that refuse them."""
+
+
+VLLM = Engine("vLLM", "vllm/engine/arg_utils.py, EngineArgs.create_engine_config")
+
+
 def argument_rows(
     key: Callable[[str], str], model: str, applies: Callable[[Values], object], when: str, **releases: Any
 ) -> Iterator[Requirement]:
@@ -376,31 +389,45 @@ def argument_rows(
         when: the framework stops, as in the messages ``when-...``.
         releases: ``since``, ``older`` and ``until`` of the rows.
     """
+    yield from rows_of(VLLM, ((*PAIRS, *SPECULATION), VALUES), key, model, applies, when, **releases)
+
+
+def rows_of(
+    engine: Engine,
+    tables: tuple[tuple[Pair, ...], tuple[Value, ...]],
+    key: Callable[[str], str],
+    model: str,
+    applies: Callable[[Values], object],
+    when: str,
+    **releases: Any,
+) -> Iterator[Requirement]:
+    """A row for each line of an engine's tables of arguments that exclude each other, and of values that it does not have."""
 
     def on(refused: Refused) -> Callable[[Values], object]:
         return lambda values: applies(values) and refused(Given(values, key, model))
 
-    source = "vllm/engine/arg_utils.py, EngineArgs.create_engine_config"
-    for name, other, refused, fix in (*PAIRS, *SPECULATION):
+    pairs, wrong = tables
+    for name, other, refused, fix in pairs:
         yield Requirement(
             key(name),
             on(refused),
             said(
-                "{key} is {{{key}}}, which vLLM does not combine with {other} = {{{other}}}",
+                "{key} is {{{key}}}, which {engine} does not combine with {other} = {{{other}}}",
                 key=key(name),
+                engine=engine.name,
                 other=key(other),
             ),
-            source,
+            engine.source,
             said("set {key} to {fix}, or change {other}", key=key(name), fix=fix, other=key(other)),
             when=when,
             **releases,
         )
-    for name, refused, expected, fix in VALUES:
+    for name, refused, expected, fix in wrong:
         yield Requirement(
             key(name),
             on(refused),
             said("{key} is {{{key}}}; expected {expected}", key=key(name), expected=expected),
-            source,
+            engine.source,
             said("set {key} to {fix}", key=key(name), fix=fix),
             when=when,
             **releases,

@@ -13,6 +13,7 @@ from rlctl.adapters.engine.model_limits import (
     split_row,
 )
 from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.sglang_arguments import sglang_rows
 from rlctl.adapters.engine.vllm_arguments import argument_rows
 from rlctl.adapters.roll.requirement_values import device_numbers, is_agentic, is_rlvr, setting, strategy
 
@@ -40,6 +41,9 @@ def _of_engine(role: str) -> Iterator[Requirement]:
     )
     yield from argument_rows(
         lambda name: f"{config}.{name}", "pretrain", lambda v: strategy(v, role) == "vllm", "start"
+    )
+    yield from sglang_rows(
+        lambda name: f"{config}.{name}", "pretrain", lambda v: strategy(v, role) == "sglang", "start"
     )
     yield memory_share_row(f"{config}.gpu_memory_utilization", lambda v: strategy(v, role) == "vllm")
 

@@ -1,4 +1,4 @@
-"""What vLLM 0.32 refuses of the arguments and the sampling that verl hands to it: ``EngineArgs`` and its config classes."""
+"""What vLLM 0.32 and SGLang 0.5 refuse of the arguments and the sampling that verl hands to them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.sglang_arguments import sglang_rows
 from rlctl.adapters.engine.vllm_arguments import argument_rows
 from rlctl.adapters.verl.combination_limits import VLLM_ARGS, model_row, needed_row, pair_row
 from rlctl.adapters.verl.requirement_values import MODEL, ROLLOUT, longest, uses_engine
@@ -223,7 +224,20 @@ def _key(name: str) -> str:
     return f"{ROLLOUT}.{OWN[name]}" if name in OWN else _arg(name)
 
 
+def _sglang_key(name: str) -> str:
+    return f"{ROLLOUT}.{SGLANG[name]}" if name in SGLANG else f"{ROLLOUT}.engine_kwargs.sglang.{name}"
+
+
+SGLANG = {
+    "tp_size": "tensor_model_parallel_size",
+    "pp_size": "pipeline_model_parallel_size",
+    "dp_size": "data_parallel_size",
+    "ep_size": "expert_parallel_size",
+}
+"""Keys of verl's own for arguments of SGLang."""
+
 ROWS: tuple[Requirement, ...] = (
+    *sglang_rows(_sglang_key, f"{MODEL}.path", uses_engine("sglang"), ENGINE),
     *_sampling(),
     *_scheduling(),
     *_experts(),
