@@ -109,7 +109,7 @@ def _lengths(counted: dict[str, dict[int, int]]) -> RenderableType:
     from rlctl.runtime.data.histograms import percentile
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for title in ("data-counted", "data-rows", "data-half", "data-most", "data-longest"):
+    for title in ("data-counted", "data-row-count", "data-half", "data-most", "data-longest"):
         table.add_column(text(title), justify="left" if title == "data-counted" else "right")
     for name, histogram in counted.items():
         cells = (sum(histogram.values()), *(percentile(histogram, each) for each in (50, 99, 100)))
