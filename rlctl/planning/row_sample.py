@@ -32,7 +32,8 @@ def row_sample(path: Path, form: str = "auto", without: tuple[str, ...] = (), mo
     Args:
         path: of the file.
         form: its format, as ``data.train[].format`` says it.
-        without: columns of a Parquet file that are left unread, such as those of images.
+        without: columns of a Parquet file that are left unread, such as those of images; ``*.bytes`` leaves out what has this
+            name inside of columns.
         most: rows to read.
     """
     try:
@@ -77,7 +78,9 @@ def _parquet(path: Path, without: Sequence[str], most: int) -> Iterator[Mapping[
     from pyarrow.parquet import ParquetFile
 
     with ParquetFile(path) as file:
-        names = [name for name in file.schema_arrow.names if name not in without]
+        ends = tuple(name[1:] for name in without if name.startswith("*."))
+        paths = (file.schema.column(index).path for index in range(len(file.schema)))
+        names = [path for path in paths if path.partition(".")[0] not in without and not path.endswith(ends)]
         for batch in file.iter_batches(batch_size=min(most + 1, 4096), columns=names):
             yield from batch.to_pylist()
 

@@ -127,6 +127,7 @@ TRINITY: dict[str, Any] = {
     "buffer.batch_size": 8,
     "buffer.explorer_input.taskset.path": "/data/tasks",
     "buffer.explorer_input.taskset.format.prompt_key": "q",
+    "buffer.explorer_input.taskset.default_workflow_type": "math_workflow",
 }
 TRINITY_REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"mode": "all"}, "mode"),

@@ -25,6 +25,8 @@ FALLBACK = "math_rule"
 """The domain of rows whose tag no reward names."""
 MOST = 200_000
 """Rows that are counted; of larger data nothing is said."""
+LARGEST = 32 << 20
+"""Bytes of data with images that are read to count rows."""
 USED: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "CodeSandboxRewardWorker": (
         "code_sandbox_reward_worker",
@@ -66,8 +68,11 @@ def data_paths(values: Values) -> list[Path]:
 
 
 def rows_of_training(values: Values) -> RowSample | None:
-    """All rows of the training files; None if one of them is not read here, or if they have too many."""
-    samples = [row_sample(path, most=MOST) for path in data_paths(values)] if is_text_only(values) else []
+    """All rows of the training files; None if one of them is not read here, or if they have too many, or large images."""
+    paths = data_paths(values) if is_rlvr(values) else []
+    if not is_text_only(values) and sum(path.stat().st_size for path in paths if path.is_file()) > LARGEST:
+        return None
+    samples = [row_sample(path, most=MOST) for path in paths]
     if not samples or any(sample is None or not sample.whole for sample in samples):
         return None
     return RowSample(tuple(row for sample in samples if sample is not None for row in sample.rows), whole=True)
@@ -138,7 +143,7 @@ def _worker(settings: Any) -> str:
 
 def _lacking(values: Values) -> tuple[str, str, str] | None:
     """A domain, its worker, and the columns that the worker reads and the rows lack."""
-    sample = rows_of_training(values)
+    sample = rows_of_training(values) if is_text_only(values) else None
     known = {column for row in (sample.rows[:100] if sample is not None else ()) for column in row}
     for name, settings in (values["rewards"] or {}).items() if known else ():
         worker = _worker(settings).rpartition(".")[2]

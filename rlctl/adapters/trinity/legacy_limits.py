@@ -279,5 +279,6 @@ ROWS: tuple[Requirement, ...] = (
         "set default_workflow_type of the task set",
         numbers={"set": _without_workflow},
         since="0.5",
+        when="generation",
     ),
 )

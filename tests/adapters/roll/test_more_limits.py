@@ -223,6 +223,11 @@ USER = {"role": "user", "content": "1 + 1?"}
         ({"messages": "1 + 1?"}, "{}", "row 1 holds text that is no JSON"),
         ({"prompt": "1"}, "actor_train: {data_args: {image_max_pixels: 9}}", "has no column tag"),
         (
+            {"prompt": "1", "tag": "code"},
+            "actor_train: {data_args: {image_max_pixels: 9, domain_interleave_probs: {math: 1.0}}}",
+            "is of the domain math",
+        ),
+        (
             {"messages": [USER], "id": "1"},
             "rewards: {math: {worker_cls: roll.pipeline.rlvr.rewards.remote_reward_system_worker.RemoteRewardSystemWorker}}",
             "the remote reward of the domain math needs one",
