@@ -11,7 +11,7 @@ from . import refusals
 from .frameworks import CHECKOUT
 from .refusal_sites import SOURCES, Site, folder, sites_of
 
-AIMS = {"verl": 60, "trinity": 69, "roll": 59, "vllm": 64, "megatron": 86}
+AIMS = {"verl": 65, "trinity": 69, "roll": 59, "vllm": 64, "megatron": 86}
 """The percentage of the sites that an input of a run decides which a check predicts, at least."""
 JUDGED = [framework for framework in SOURCES if refusals.rows(framework)]
 
