@@ -142,6 +142,7 @@ LEVELS: Mapping[str, Level] = {
     "code-syntax": _E,
     "code-name": _E,
     "code-signature": _E,
+    "code-returns": _W,
     "code-import": _W,
     "data-unreadable": _E,
     "data-empty": _E,
@@ -221,8 +222,12 @@ ELSEWHERE: Mapping[str, Elsewhere] = {
         "files of Trinity-RFT and ROLL usually set the interval, and evaluate nothing without data",
         {"verl": _W, "trinity": _N, "roll": _N},
     ),
+    "role-devices_policy": Elsewhere(
+        "a file of ROLL without actor_train only generates", {"verl": _E, "trinity": _E, "roll": _N}
+    ),
     "role-variables": Elsewhere("roles have other names"),
     "remote-path": Elsewhere("paths on other machines are read in other ways"),
+    "code-returns": Elsewhere("what they take of a reward is among their requirements"),
     "staleness": Elsewhere("they count staleness otherwise"),
     "buffer-too-small": Elsewhere("their buffers grow"),
     "difficulty-ahead": Elsewhere("their samplers update when rewards arrive"),

@@ -13,6 +13,7 @@ from rlctl.checks.problem import CheckContext, Problem, problem
 from rlctl.common.errors import closest
 from rlctl.common.filenames import expanded
 from rlctl.config import Config
+from rlctl.config.reward_returns import MAPPING, NOTHING, SEQUENCE, TEXT, Returned, returns_in
 from rlctl.config.reward_signatures import Parameters, arguments_of, form_of, missing_arguments, takes
 from rlctl.config.sections.algorithm import FunctionOperator
 from rlctl.config.sections.data import FunctionDataOperator
@@ -78,6 +79,7 @@ def rewards(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             caller = surroundings.runner if arithmetic.trains(config) else ""
             yield from _signature(code, node, reward, index, caller)
+            yield from _returned(code, node, reward, index)
 
 
 def datasets(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
@@ -203,6 +205,26 @@ def _signature(
     called_with = {*arguments_of(form, given), *reward.args, *SERVED}
     if form == "verl" and runner == "verl" and (lacking := sorted(given.required - called_with)):
         yield problem("code-signature_required", key, where=where, lacking=", ".join(lacking))
+
+
+def _returned(code: _Code, node: ast.stmt, reward: FunctionReward, index: int) -> Iterator[Problem]:
+    """Values that rlctl's runtime takes as the failure of a call: it reads a number, or a mapping with ``score``."""
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or node.decorator_list:
+        return
+    given = takes(node)
+    form = form_of(given) if reward.signature == "auto" else reward.signature
+    if form not in ("verl", "rlctl") or "solution_strs" in given.names:
+        return
+    wrong = next((value for value in returns_in(node).values if _fails(value)), None)
+    if wrong is not None:
+        key: KeyPath = ("rewards", index, "function")
+        where = f"{code.path}:{wrong.line}"
+        yield problem("code-returns", key, where=where, name=node.name, kind=wrong.kind, then=reward.on_error)
+
+
+def _fails(value: Returned) -> bool:
+    lacks_score = value.kind == MAPPING and value.keys is not None and "score" not in value.keys
+    return value.kind in (TEXT, NOTHING, SEQUENCE) or lacks_score
 
 
 def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> Parameters | None:

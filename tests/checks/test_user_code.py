@@ -30,6 +30,7 @@ GOOD = {
     "verl": VERL,
     "keywords": "def compute_score(**kwargs): return 1\n",
     "batch": "def compute_score(data_sources, solution_strs, ground_truths, extra_infos): return []\n",
+    "a mapping": VERL.replace("1", "{'score': 1, 'acc': 1}"),
     "rlctl": "async def compute_score(response, answer): return 1\n",
     "a class": "class compute_score:\n    def __call__(self, response, truth): return {'a': 1}\n",
     "a decorator": "import functools\n@functools.cache\ndef compute_score(x): return 1\n",
@@ -64,6 +65,15 @@ BAD = [
     ),
     ("code-signature", "def compute_score(response): return 1\n", {"signature": "verl"}, "does not accept data_source"),
     ("code-signature", VERL, {"args": {"weight": 2}}, "does not accept weight, which rewards[0].args passes"),
+    ("code-returns", VERL.replace("return 1", "return '1'"), {}, "can return text, which is no reward: rlctl scores"),
+    (
+        "code-returns",
+        VERL.replace("return 1", "x = 1"),
+        {"on_error": "stop"},
+        "nothing, which is no reward: rlctl stops",
+    ),
+    ("code-returns", VERL.replace("1", "{'reward': 1}"), {}, "reward.py:1: compute_score can return a mapping without"),
+    ("code-returns", "def compute_score(response, answer): return [1]\n", {}, "can return a list"),
     ("code-import", f"import os, nosuchmodule.part\n{VERL}", {}, "reward.py:1 imports nosuchmodule"),
     ("code-import", f"from nosuchmodule.part import x\n{VERL}", {}, "imports nosuchmodule"),
 ]
@@ -91,7 +101,7 @@ def is_taken(path: Path) -> bool:
 
 COMPARED = [
     *(text for text in GOOD.values() if "@" not in text and "os.path" not in text),
-    *(text for code, text, reward, _ in BAD if code != "code-import" and not reward),
+    *(text for code, text, reward, _ in BAD if code not in ("code-import", "code-returns") and not reward),
 ]
 
 

@@ -95,6 +95,18 @@ code-signature_required = { $where } needs { $lacking }, which no caller passes;
 code-signature_args = { $where } does not accept { $unknown }, which { $key } passes
     .hint = remove them from { $key }, or add the parameters
 
+code-returns = { $where }: { $name } can return { $kind ->
+        [text] text
+        [nothing] nothing
+        [sequence] a list
+       *[mapping] a mapping without 'score'
+    }, which is no reward: rlctl { $then ->
+        [stop] stops the run
+       *[zero] scores such a response 0
+    }
+    .about = A reward function can return something other than a number or a mapping with score.
+    .hint = return a number, or a mapping with 'score'
+
 code-import = { $file }:{ $line } imports { $module }, which is not installed in rlctl's Python environment
     .about = A Python file imports a module that is not installed in rlctl's Python environment.
     .hint = install { $module } where the run starts
@@ -364,7 +376,10 @@ critic-unused = a critic is configured, but { $name } does not use one
     .about = A critic is configured, but the estimator doesn't use one.
     .hint = { $fix }
 
-warmup-without-critic = schedule.critic_warmup_steps is { $steps }, but { $name } does not use a critic, so these steps would train nothing
+warmup-without-critic = schedule.critic_warmup_steps is set, but { $name } does not use a critic, so the first { $steps ->
+        [one] step
+       *[other] { $steps } steps
+    } would train nothing
     .about = critic_warmup_steps is set, but there is no critic.
     .hint = { $fix }
 

@@ -99,6 +99,18 @@ code-signature_required = { $where } 需要 { $lacking }，但调用方不会传
 code-signature_args = { $where } 不接受 { $unknown }，而 { $key } 会传入它们
     .hint = 从 { $key } 中去掉它们，或补上这些参数
 
+code-returns = { $where }：{ $name } 可能返回{ $kind ->
+        [text] 文本
+        [nothing] 空值
+        [sequence] 列表
+       *[mapping] 没有 'score' 的映射
+    }，这不是奖励：rlctl 会{ $then ->
+        [stop] 停止训练
+       *[zero] 把这样的回答记为 0 分
+    }
+    .about = 奖励函数可能返回数字或带 score 的映射以外的值。
+    .hint = 返回数字，或带 'score' 的映射
+
 code-import = { $file }:{ $line } 导入了 { $module }，rlctl 的 Python 环境中没有安装它
     .about = Python 文件导入了 rlctl 的 Python 环境中没有安装的模块。
     .hint = 请在运行训练的机器上安装 { $module }
@@ -344,7 +356,7 @@ critic-unused = 配置了 critic，但 { $name } 用不到
     .about = 配置了 critic，但这种优势估计用不到。
     .hint = { $fix }
 
-warmup-without-critic = schedule.critic_warmup_steps 是 { $steps }，但 { $name } 用不到 critic，这些步什么也不训练
+warmup-without-critic = 设置了 schedule.critic_warmup_steps，但 { $name } 用不到 critic，前 { $steps } 步什么也不训练
     .about = 设置了 critic_warmup_steps，但没有 critic。
     .hint = { $fix }
 
