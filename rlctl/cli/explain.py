@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def explain(
-    key: Annotated[
-        str,
+    names: Annotated[
+        list[str],
         typer.Argument(
             metavar="KEY",
-            help="A key, such as [b]train.optimizer.lr[/b], of rlctl or of any framework.",
+            help="A key, such as [b]train.optimizer.lr[/b], of rlctl or of any framework, or plain words.",
             autocompletion=completion.keys,
         ),
     ],
@@ -45,9 +46,12 @@ def explain(
     [cyan]rlctl explain data.train[0].path[/cyan]
 
     [cyan]rlctl explain actor_rollout_ref.rollout.n[/cyan]
+
+    [cyan]rlctl explain gpu memory[/cyan]
     """
     from rlctl.adapters.engine.words import tools_with
 
+    key = " ".join(names)
     found, theirs, words = known_as(key)
     if found is None and not theirs:
         _show_choice(key, words, json=json)
@@ -93,6 +97,17 @@ def whole(found: Explanation | None, theirs: list[Meaning]) -> dict[str, Any]:
     return {**ours, "meanings": [meaning.as_data() for meaning in theirs]}
 
 
+def _spans(meaning: Meaning) -> Iterator[str]:
+    """The releases that have a key: those that follow each other as ``0.6-0.9``."""
+    from rlctl.adapters import dialect
+
+    every = dialect(meaning.dialect).versions
+    for has, group in groupby(every, lambda release: release in meaning.releases):
+        if has:
+            releases = list(group)
+            yield "-".join(dict.fromkeys((releases[0], releases[-1])))
+
+
 def _of_choice(path: str) -> str:
     """The choice itself where a path ends in the key that chooses."""
     return re.sub(r"\.(name|type)$", "", path)
@@ -110,7 +125,8 @@ def _show_choice(word: str, paths: list[str], *, json: bool) -> None:
         (text("explain-of-tools", word=_escaped(word), tools=", ".join(tools_with(word))), known),
         (text("explain-may-be", word=_escaped(word)), [path for path in paths if path not in known]),
     ):
-        output.show(*([title] if group else []), *map(_choice_line, group))
+        if group:
+            output.show(title, *map(_choice_line, group))
 
 
 def _choice_line(path: str) -> str:
@@ -152,8 +168,7 @@ def meaning_lines(meaning: Meaning) -> Iterator[str]:
     from rlctl.config.chinese import in_words
     from rlctl.config.explain import explain as look_up
 
-    ends = {"first": meaning.releases[0], "last": meaning.releases[-1]} if meaning.releases else {}
-    releases = text("explain-releases", **ends) if ends else ""
+    releases = text("explain-releases", releases=", ".join(_spans(meaning))) if meaning.releases else ""
     yield f"[bold]{_escaped(meaning.key)}[/]  {meaning.dialect}: {', '.join(meaning.kinds)}{releases}"
     if default := default_text(meaning.default):
         yield from _facts({"default": translated(default)}, 2)
