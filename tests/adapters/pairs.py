@@ -15,9 +15,9 @@ from rlctl.adapters.engine.rules import (
     DefaultFrom,
     DialectKey,
     Rule,
-    VersionedDefault,
     version_of,
 )
+from rlctl.adapters.engine.schema import Composition
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import find, put
 from rlctl.documents import KeyPath
@@ -25,14 +25,19 @@ from rlctl.documents.paths import copied
 
 Values = Mapping[str, Any]
 NUMBERS = (3, 0.5, 7, 0)
-WORDS: tuple[Any, ...] = (True, False, 2, 0.25, "a", ["a"], {"a": 1})
+WORDS: tuple[Any, ...] = (True, False, 2, 0.25, "a", ["a"], {"a": 1}, {})
 
 
-def tries(key: DialectKey, now: Any, known: Iterable[Any] = ()) -> Iterator[Any]:
+def defaults(key: DialectKey, table: Table, version: str) -> list[Any]:
+    """The defaults of a key in the compositions of a release."""
+    engines = table.schema.engines_of(key.path, version) if key.path in table.schema else ()
+    made = (table.composed_for(Composition(engine)) for engine in engines or ("",))
+    return [each.default_of(key, key.path, version_of(version)) for each in made]
+
+
+def tries(key: DialectKey, default: Iterable[Any], now: Any, known: Iterable[Any] = ()) -> Iterator[Any]:
     """Values of a key other than the present one: those that are known, and some of the kind of its default."""
-    default = key.default
-    values = [*known, *(default.values.values() if isinstance(default, VersionedDefault) else [default])]
-    values = [value for value in values if not isinstance(value, (Absent, DefaultFrom))]
+    values = [value for value in (*known, *default) if not isinstance(value, (Absent, DefaultFrom))]
     values += key.takes if isinstance(key.takes, tuple) else ()
     typed = [value for value in values if value is not None]
     if any(isinstance(value, bool) for value in typed):
@@ -114,7 +119,7 @@ def read_pairs(
     for key in keys:
         for at in places(key.path, values):
             now = find(values, at)
-            for value in tries(key, now, known.get(key.name, ())):
+            for value in tries(key, defaults(key, table, version), now, known.get(key.name, ())):
                 tree = copied(values)
                 put(tree, at, value)
                 after = _read(rule, view(tree))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import yaml
 
 from rlctl.adapters import dialect
 from rlctl.adapters.engine.meanings import flat, others
-from rlctl.adapters.engine.rules import ABSENT, Absent, DefaultFrom, matches, split, version_of
+from rlctl.adapters.engine.rules import ABSENT, Absent, DialectKey, FromSchema, matches, split, version_of
 from rlctl.adapters.engine.schema import FOLDER, Composition, Schema, schema
-from rlctl.adapters.engine.table import UNSAID
+from rlctl.adapters.engine.table import UNSAID, Table, followed
 from rlctl.adapters.verl.dialect import CHOICES, RECIPES
 from rlctl.common.errors import TranslationError
 from rlctl.documents import Document, read_yaml
@@ -22,8 +23,8 @@ from rlctl.translation.translate import convert, read_document, write
 
 ROOT = Path(__file__).parents[2]
 RELEASES = dialect("verl").versions
-ENGINES = ("fsdp2", "megatron", "veomni", "torchtitan")
-"""The last two since 0.7."""
+ENGINES = {"fsdp2": "0.3", "megatron": "0.3", "veomni": "0.7", "torchtitan": "0.7", "mindspeed": "0.8"}
+"""With the first release that composes for each."""
 PRESETS = [path for path in sorted((ROOT / "presets").rglob("*.yaml")) if "\nrlctl: 1" in path.read_text()]
 GROUPS = ("engine@", "model@", "optim@")
 """Keys that choose a group of Hydra's instead of standing in a config."""
@@ -54,7 +55,7 @@ def _lacking(values: Any, table: Schema, release: str, composition: Composition)
 
 @pytest.mark.parametrize(
     ("release", "engine"),
-    [(release, engine) for release in RELEASES for engine in ENGINES if release >= "0.7" or engine in ENGINES[:2]],
+    [(release, engine) for release in RELEASES for engine, since in ENGINES.items() if release >= since],
 )
 def test_no_key_is_written_that_a_composition_lacks(release: str, engine: str) -> None:
     """Every preset, with every engine, for every release: a key that some release has is one that this release composes."""
@@ -215,30 +216,49 @@ def test_the_schemas_are_those_that_were_compared_with_the_frameworks() -> None:
     assert {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()} == compared
 
 
-OTHERWISE = {
-    ("verl", "trainer.default_local_dir"): "made of the run's names, which the rule says in words of its own",
-    ("verl", "critic.ppo_micro_batch_size_per_gpu"): "refers to a key that stands for it in old files",
-    ("verl", "actor_rollout_ref.rollout.name"): "has to be set; what is meant where it is not",
-    ("verl", "actor_rollout_ref.rollout.response_length"): "follows the data's",
-    ("verl", "actor_rollout_ref.rollout.prompt_length"): "follows the data's",
-    ("trinity", "explorer.rollout_model.engine_type"): "the same engine, which rlctl does not have to write",
-    ("trinity", "trainer.max_checkpoints_to_keep"): "0 is no limit",
-    ("roll", "max_grad_norm"): "distillation sets it otherwise than the other pipelines",
-}
+@cache
+def _engines(table: Table, release: str) -> tuple[str, ...]:
+    return tuple(table.schema.engines(release)) or ("",)
+
+
+def _left_open(table: Table, key: DialectKey, release: str) -> bool:
+    """Whether a composition of a release leaves a key to the framework's code."""
+    version = version_of(release)
+    engines = _engines(table, release)
+    defaults = (followed(table.schema.default(key.path, version, Composition(engine))) for engine in engines)
+    open_values = (None,) if key.default_in(version) is None else ()
+    return any(item is ABSENT or (item in UNSAID and item not in open_values) for item in defaults)
 
 
 @pytest.mark.parametrize("name", others())
-def test_a_default_in_a_row_is_that_of_the_newest_schema(name: str) -> None:
-    """The schema decides; a row repeats its default for those who read the table, and says what it leaves open."""
-    own, wrong, repeated = dialect(name), [], 0
-    release = version_of(own.versions[-1])
+def test_a_row_states_no_default_that_the_schemas_hold(name: str) -> None:
+    """The schema decides; a row says what no schema does: ABSENT, or what the framework's code does with silence."""
+    own, copies, listed = dialect(name), [], 0
     for kind, table in own.tables.items():
         for key in (key for rule in flat(table.rules) for key in rule.keys):
-            says, has = key.default_in(release), table.schema.default(key.path, release, table.composition)
-            if isinstance(says, (Absent, DefaultFrom)) or has is ABSENT or has in UNSAID or "*" in key.name:
+            if isinstance(key.default, (Absent, FromSchema)):
+                listed += isinstance(key.default, FromSchema)
                 continue
-            repeated += says == has
-            if says != has and (name, key.name) not in OTHERWISE:
-                wrong.append(f"{kind}: {key.name} is {says!r} in its row and {has!r} in the schema")
-    assert wrong == []
-    assert repeated
+            having = [release for release in own.versions if table.has(key, key.path, version_of(release))]
+            if having and not any(_left_open(table, key, release) for release in having):
+                copies.append(f"{kind}: {key.name} repeats {key.default!r}")
+    assert copies == []
+    assert listed > 200
+
+
+@pytest.mark.parametrize("name", others())
+def test_no_row_reads_a_default_of_another_composition(name: str) -> None:
+    """In every release and composition: a row's default is the one of that composition, or what the row states of code."""
+    own, strange = dialect(name), []
+    for kind, table in own.tables.items():
+        for release in own.versions:
+            version = version_of(release)
+            for engine in _engines(table, release):
+                composed = table.composed_for(Composition(engine))
+                for key in (key for rule in flat(table.rules) for key in rule.keys):
+                    has = followed(table.schema.default(key.path, version, composed.composition))
+                    read = composed.default_of(key, key.path, version)
+                    stated = () if isinstance(key.default, FromSchema) else (key.default_in(version),)
+                    if read is not ABSENT and read not in (has, None, *stated):
+                        strange.append(f"{kind} {release} {engine}: {key.name} is read as {read!r}")
+    assert strange == []

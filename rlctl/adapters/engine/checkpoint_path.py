@@ -8,11 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.adapters.engine.rules import Absent, CustomRule, DialectKey, Flow, Inexpressible, Out, Reading, Writing
+from rlctl.adapters.engine.rules import (
+    FROM_SCHEMA,
+    Absent,
+    CustomRule,
+    DialectKey,
+    Flow,
+    Inexpressible,
+    Out,
+    Reading,
+    Writing,
+)
 from rlctl.common.messages.reasons import said
 
 
-def checkpoint(block: str, to: str, dialect: str, *, on: Any = False, path: Any = None) -> CustomRule:
+def checkpoint(block: str, to: str, dialect: str, *, on: Any = FROM_SCHEMA, path: Any = FROM_SCHEMA) -> CustomRule:
     """Both keys of a Megatron block.
 
     Args:

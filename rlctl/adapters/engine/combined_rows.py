@@ -13,6 +13,7 @@ from typing import Any, Literal
 from rlctl.adapters.engine.conditions import always, never
 from rlctl.adapters.engine.rules import (
     ABSENT,
+    FROM_SCHEMA,
     SAME,
     Absent,
     Converter,
@@ -69,6 +70,8 @@ class Switches(FromSeveral):
     """What the report says of any other word; ``{word}`` is replaced by it."""
     if_written: bool = False
     """Read only if one of the switches is written, because the dialect has no default for the word."""
+    off: bool = False
+    """Whether a switch without a default is off; else it is as in the first word that says it."""
     formula: str = ""
 
     def read(self, view: Reading) -> Iterator[Flow]:
@@ -84,9 +87,8 @@ class Switches(FromSeveral):
                 return
 
     def _value(self, key: DialectKey, view: Reading) -> Any:
-        """The switch; without a value and a default it is as in the first word that says it."""
         value = view.get(key.name, ABSENT)
-        if not isinstance(value, Absent):
+        if not isinstance(value, Absent) or self.off:
             return value
         place = self.of.index(key)
         return next((wanted[place] for wanted in self.words.values() if wanted[place] is not None), False)
@@ -114,13 +116,15 @@ class SwitchedKey(OneValue):
     to: str
     off: Any
     """The canonical value when the switch is off."""
-    default: Any
-    """Of the key; the switch is off by default."""
+    default: Any = FROM_SCHEMA
+    """Of the key."""
+    silent: Any = FROM_SCHEMA
+    """Of the switch, where no schema says it."""
     convert: Converter = SAME
 
     @property
     def keys(self) -> tuple[DialectKey, ...]:
-        return (DialectKey(self.switch, False), DialectKey(self.key, self.default))
+        return (DialectKey(self.switch, self.silent), DialectKey(self.key, self.default))
 
     def read(self, view: Reading) -> Iterator[Flow]:
         value = self.off
@@ -191,7 +195,7 @@ class ShareOrAmount(Rule):
     amount: str
     whole: str
     """The canonical number that the share is of."""
-    default: Any = ABSENT
+    default: Any = FROM_SCHEMA
     convert: Converter = SAME
     when: Callable[[Writing], bool] = always
     """Whether it has an effect."""

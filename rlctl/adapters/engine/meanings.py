@@ -14,6 +14,7 @@ from typing import Any
 from rlctl.adapters import dialect, names
 from rlctl.adapters.engine.lacking import lacking
 from rlctl.adapters.engine.rules import (
+    ABSENT,
     Absent,
     Chosen,
     DefaultFrom,
@@ -26,7 +27,9 @@ from rlctl.adapters.engine.rules import (
     VersionedDefault,
     matches,
     split,
+    version_of,
 )
+from rlctl.adapters.engine.schema import Composition
 from rlctl.adapters.engine.table import Table, generic
 from rlctl.common.messages.reasons import said, together
 from rlctl.config import Config
@@ -118,6 +121,7 @@ def _said(name: str, kind: str, table: Table, path: str) -> Spelling | None:
         rules[id(rule)] = rule
     if keys:
         plain = {key: found for key, found in keys.items() if "*" not in key} or keys
+        plain = {key: replace(found, default=default_over_releases(name, table, found)) for key, found in plain.items()}
         notes = dict.fromkeys(note for rule in rules.values() for note in _notes(rule))
         how = "derived" if any(_how(rule) == "derived" for rule in rules.values()) else "mapped"
         return Spelling(name, (kind,), tuple(plain.values()), how, tuple(notes))
@@ -274,6 +278,21 @@ def _notes(rule: Rule) -> list[str]:
     return [rule.formula] if rule.formula else []
 
 
+def default_over_releases(name: str, table: Table, key: DialectKey) -> Any:
+    """The default of a key in the usual composition; a ``VersionedDefault`` where releases differ, ABSENT where there is none."""
+    engines = table.schema.engines_of(key.path, dialect(name).versions[-1]) if key.path in table.schema else ()
+    usual = dialect(name).composition({}, next(kind for kind, own in dialect(name).tables.items() if own is table))
+    composed = table.composed_for(Composition(min(engines)) if engines and usual.engine not in engines else usual)
+    found: dict[str, Any] = {}
+    for release in dialect(name).versions:
+        if table.releases_with and release not in table.releases_with:
+            continue
+        default = composed.default_of(key, key.path, version_of(release))
+        if not isinstance(default, Absent) and repr(default) != repr(next(reversed(found.values()), ABSENT)):
+            found[release] = default
+    return VersionedDefault(found) if len(found) > 1 else next(iter(found.values()), ABSENT)
+
+
 def default_text(value: Any) -> str:
     """A dialect's default as shown to a person; empty where there is none."""
     if isinstance(value, Absent):
@@ -319,7 +338,8 @@ def _meaning(owner: str, name: str, path: KeyPath, tables: Mapping[str, Table]) 
     default: Any = Absent()
     for table in tables.values():
         key = table.key_at(path)
-        default = key.default if key is not None and isinstance(default, Absent) else default
+        if key is not None and isinstance(default, Absent):
+            default = default_over_releases(owner, table, key)
         releases |= table.schema.get(path, frozenset())
         for target, rule in _pairs(table).filled_by(path).items():
             canonical[target] = None

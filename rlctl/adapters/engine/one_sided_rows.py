@@ -12,6 +12,7 @@ from typing import Any
 from rlctl.adapters.engine.conditions import always, never
 from rlctl.adapters.engine.rules import (
     ABSENT,
+    FROM_SCHEMA,
     SAME,
     Absent,
     DialectKey,
@@ -141,7 +142,7 @@ class ReadOnly(Rule):
 
     key: str
     note: str | Callable[[Reading], str]
-    default: Any = ABSENT
+    default: Any = FROM_SCHEMA
     since: str = ""
     until: str = ""
     when: Callable[[Reading], bool] = always

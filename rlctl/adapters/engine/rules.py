@@ -40,6 +40,16 @@ class Absent:
 ABSENT = Absent()
 
 
+class FromSchema:
+    """Stands for: the default is what the schema of the release and composition says, and none where it says none."""
+
+    def __repr__(self) -> str:
+        return "FROM_SCHEMA"
+
+
+FROM_SCHEMA = FromSchema()
+
+
 @record
 class VersionedDefault:
     """A default that changed: the value from each version on, oldest first."""
@@ -92,7 +102,8 @@ class DialectKey:
     """One key of a dialect: what its absence means, and the versions that have it."""
 
     name: str
-    default: Any = ABSENT
+    default: Any = FROM_SCHEMA
+    """ABSENT where silence says nothing; any other value is what the framework's code does where no schema says."""
     since: str = ""
     until: str = ""
     """The last version that has it."""
@@ -413,7 +424,8 @@ class Key(Rule):
 
     key: str
     to: str
-    default: Any = ABSENT
+    default: Any = FROM_SCHEMA
+    """As for ``DialectKey``."""
     convert: Converter = SAME
     since: str = ""
     until: str = ""
@@ -502,7 +514,7 @@ class Tree(OneValue):
     to: str
     since: str = ""
     until: str = ""
-    default: Any = field(default_factory=dict)
+    default: Any = FROM_SCHEMA
     but: tuple[str, ...] = ()
     """Entries that other rules take."""
     both: bool = False
@@ -627,7 +639,7 @@ class Switch(OneValue):
 
     key: str
     to: str
-    default: Any = False
+    default: Any = FROM_SCHEMA
     since: str = ""
     until: str = ""
     always: bool = False
@@ -694,7 +706,7 @@ class Chosen(Rule):
     to: str
     names: Mapping[str, str]
     """The dialect's name to the option; the first name of an option is the one written."""
-    default: Any = ABSENT
+    default: Any = FROM_SCHEMA
     since: str = ""
     until: str = ""
     dialect: str = ""
@@ -704,6 +716,8 @@ class Chosen(Rule):
     always: bool = False
     unwritten: tuple[str, ...] = ()
     """Options that are the target's own choice: nothing is written."""
+    older: Any = ABSENT
+    """The only value of releases that have no such key."""
 
     @cached_property
     def keys(self) -> tuple[DialectKey, ...]:
@@ -733,7 +747,7 @@ class Chosen(Rule):
         raw = next((raw for raw, option in self.names.items() if option == name), None)
         if raw is None and self.dialect and is_further(self.to, name):
             raw = own_name(name, self.dialect) if name.startswith(f"{self.dialect}.") or "." not in name else None
-        if raw is not None and raw == self.default and not view.has(self.keys[0]):
+        if raw is not None and raw == self.older and not view.has(self.keys[0]):
             yield Flow((), None, used, "mapped", "this release has only this value")
             return
         if raw is None or not view.has(self.keys[0]):

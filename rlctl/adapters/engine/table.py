@@ -15,6 +15,7 @@ from rlctl.adapters.engine.rules import (
     DefaultFrom,
     DialectKey,
     Dropped,
+    FromSchema,
     Key,
     Noted,
     Rule,
@@ -143,7 +144,7 @@ class Table:
     def default_of(self, key: DialectKey, path: KeyPath, version: Version) -> Any:
         """What a rule's key is without a value: ABSENT where silence says nothing, else the composition's default.
 
-        Where the composition leaves it to the framework's code it is the rule's own, which says what that does.
+        Where the composition leaves it to the framework's code, and the rule says what that does, it is the rule's own.
         """
         place, own = generic(path), key.default_in(version)
         if isinstance(own, Absent) or not self.has(key, place, version):
@@ -151,15 +152,21 @@ class Table:
         default = followed(self.schema.default(place, version, self.composition))
         if default == TO_BE_SET:
             return ABSENT
-        return own if isinstance(default, Absent) or default in UNSAID else default
+        left_open = isinstance(default, Absent) or default in UNSAID
+        if isinstance(own, FromSchema):
+            return None if left_open and not isinstance(default, Absent) else default
+        return own if left_open else default
 
     def has(self, key: DialectKey, path: KeyPath, version: Version) -> bool:
-        """Whether a release has a key of a rule at a place; one that no release's config has is the rule's own to say."""
+        """Whether a release has a key of a rule at a place; of one that no schema lists, the rule says what silence means."""
         place, release = generic(path), release_of(version)
         if not key.applies(version):
             return False
         releases = self.schema.releases_of_any(place)
-        if not releases or release in releases or self.schema.is_free(place, release):
+        if release in releases or self.schema.is_free(place, release):
+            return True
+        said_by_rule = not self.schema or key.path[-1] == "**" or not isinstance(key.default, FromSchema)
+        if not releases and said_by_rule:
             return True
         return self.is_unlisted(place, version)
 
@@ -173,8 +180,11 @@ class Table:
         place, release = generic(path), release_of(version)
         releases = self.schema.releases(place)
         of_users = releases is not None and place not in self.schema and release in releases
-        if releases is None or of_users:
+        if of_users:
             return True
+        if releases is None:
+            key = self.index.get(place)
+            return key is None or self.has(key, place, version)
         composed = self.schema.in_composition(place, release, self.composition)
         return composed or self.schema.is_free(place, release, self.composition) or self.is_unlisted(place, version)
 

@@ -456,22 +456,19 @@ def _items(text: str) -> list[Any]:
     return [plain_value(item) for item in items]
 
 
-def interval(
-    key: str, to: str, default: int = -1, never: int = -1, *, always: bool = False, each_epoch: str = ""
-) -> Key:
+def interval(key: str, to: str, never: int = -1, *, always: bool = False, each_epoch: str = "") -> Key:
     """How often something happens, in whole steps; what is counted otherwise is rounded to them.
 
     Args:
         key: of the dialect.
         to: the canonical key.
-        default: of the dialect's key.
         never: the dialect's number for never.
         always: whether it is written even if it is the dialect's default.
         each_epoch: the dialect's word for once an epoch.
     """
     how_often = Steps(never, each_epoch=each_epoch)
     formula = "rounded to whole steps, at least 1"
-    return Key(key, to, default, how_often, always=always, words=bool(each_epoch), formula=formula)
+    return Key(key, to, convert=how_often, always=always, words=bool(each_epoch), formula=formula)
 
 
 def rows(options: Mapping[str, str]) -> int | None:

@@ -135,7 +135,7 @@ def _writes_kl_loss(view: Writing) -> bool:
 KL: list[Rule] = [
     Switch("use_kl_loss", KL_LOSS),
     When(
-        (Key("kl_loss_coef", f"{KL_LOSS}.coefficient", 0, NUMBER, always=True),),
+        (Key("kl_loss_coef", f"{KL_LOSS}.coefficient", convert=NUMBER, always=True),),
         _has_kl_loss,
         _writes_kl_loss,
         "use_kl_loss is off",
@@ -153,11 +153,11 @@ KL: list[Rule] = [
     CustomRule(
         "KL in the reward",
         (
-            DialectKey("add_token_level_kl", False),
-            DialectKey("kl_penalty", "kl"),
-            DialectKey("init_kl_coef", 0.2),
-            DialectKey("target_kl", None),
-            DialectKey("kl_horizon", 10000),
+            DialectKey("add_token_level_kl"),
+            DialectKey("kl_penalty"),
+            DialectKey("init_kl_coef"),
+            DialectKey("target_kl"),
+            DialectKey("kl_horizon"),
         ),
         (
             "algorithm.kl_in_reward",
@@ -206,7 +206,7 @@ OLD = FollowsFrom(
     reason="ROLL never uses the rollout engine's log-probs as old log-probs",
     note=_DERIVED,
     harmless=((_is_recomputed, _DERIVED),),
-    of=tuple(DialectKey(key, False) for key in _OLD),
+    of=tuple(DialectKey(key) for key in _OLD),
 )
 
 
@@ -240,9 +240,7 @@ class RouterReplay(Names):
 REPLAY = RouterReplay({"disable": "off", "R3": "rollout", "R2": "recompute"})
 PRESET = unfolded_preset("ROLL")
 COMMON: list[Rule] = [
-    LossAggregation(
-        "loss_agg_mode", "algorithm.loss_aggregation.mode", "seq-mean-token-mean", Aggregation(), always=True
-    ),
+    LossAggregation("loss_agg_mode", "algorithm.loss_aggregation.mode", convert=Aggregation(), always=True),
     Dropped("algorithm.loss_aggregation.scale_factor", "ROLL divides by the padded length"),
     Dropped(
         "algorithm.loss_aggregation.per_micro_batch",
@@ -250,13 +248,13 @@ COMMON: list[Rule] = [
         matters=True,
     ),
     *KL,
-    Key("entropy_loss_coef", "algorithm.entropy_coefficient", 0),
+    Key("entropy_loss_coef", "algorithm.entropy_coefficient"),
     OLD,
     TEMPERATURE,
-    Key("actor_train.router_replay.mode", "algorithm.router_replay", "disable", REPLAY),
-    Key("reward_clip", f"{SHAPE}.clip", None, takes_null=False),
-    Key("whiten_rewards", f"{SHAPE}.whiten", False),
-    Key("advantage_clip", "algorithm.advantage.clip", None, takes_null=False),
+    Key("actor_train.router_replay.mode", "algorithm.router_replay", convert=REPLAY),
+    Key("reward_clip", f"{SHAPE}.clip", takes_null=False),
+    Key("whiten_rewards", f"{SHAPE}.whiten"),
+    Key("advantage_clip", "algorithm.advantage.clip", takes_null=False),
     *[
         Dropped(f"{SHAPE}.{name}", reason)
         for name, reason in (
@@ -278,19 +276,19 @@ COMMON: list[Rule] = [
     Dropped("algorithm.experience_operators[].**", "ROLL has no experience operators"),
 ]
 WEIGHTS: list[Rule] = [
-    Key("rl_loss_coef", "algorithm.loss_weights.rl", 1.0),
-    Key("difficulty_loss_weight", "algorithm.loss_weights.difficulty", False),
-    Key("length_loss_weight", "algorithm.loss_weights.length", False),
+    Key("rl_loss_coef", "algorithm.loss_weights.rl"),
+    Key("difficulty_loss_weight", "algorithm.loss_weights.difficulty"),
+    Key("length_loss_weight", "algorithm.loss_weights.length"),
 ]
 RLVR: list[Rule] = [
     RLVR_ADVANTAGE,
-    loss_rule(DialectKey("importance_sampling", "token", takes=("token", "seq"))),
+    loss_rule(DialectKey("importance_sampling", takes=("token", "seq"))),
     *COMMON,
     *WEIGHTS,
 ]
 AGENTIC: list[Rule] = [
     AGENTIC_ADVANTAGE,
-    loss_rule(DialectKey("ratio_type", "token", takes=("token", "segment"))),
+    loss_rule(DialectKey("ratio_type", takes=("token", "segment"))),
     *COMMON,
     *[
         Dropped(f"algorithm.loss_weights.{name}", "ROLL has no loss weights in agentic runs")
@@ -298,8 +296,8 @@ AGENTIC: list[Rule] = [
     ],
 ]
 DPO: list[Rule] = [
-    Key("beta", "algorithm.objective.beta", 0.1, always=True),
-    Key("ipo", "algorithm.objective.ipo", False),
-    Key("label_smoothing", "algorithm.objective.label_smoothing", 0.0),
+    Key("beta", "algorithm.objective.beta", always=True),
+    Key("ipo", "algorithm.objective.ipo"),
+    Key("label_smoothing", "algorithm.objective.label_smoothing"),
     Dropped("algorithm.objective.type", "ROLL uses a different start script and config file for it", "dpo"),
 ]

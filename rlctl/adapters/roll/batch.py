@@ -215,7 +215,7 @@ def mini_rule(reader: Reader, writer: Writer, fills: tuple[str, ...]) -> CustomR
 
     return CustomRule(
         "mini-batch",
-        (DialectKey(DYNAMIC, False), DialectKey(TOKENS, 0), DialectKey(PER_DEVICE, 8), DialectKey(ACCUMULATE, 1)),
+        (DialectKey(DYNAMIC), DialectKey(TOKENS), DialectKey(PER_DEVICE), DialectKey(ACCUMULATE)),
         ("batch.micro_batch.unit", "batch.micro_batch.size", *fills),
         read,
         writer,
@@ -285,7 +285,7 @@ def _write_log_probs(view: Writing) -> Iterator[Out]:
 
 LOG_PROBS = CustomRule(
     "log-prob micro-batch",
-    (DialectKey(f"{A}.infer_batch_size", 16), DialectKey(DYNAMIC_INFER, False), DialectKey(TOKENS_INFER, None)),
+    (DialectKey(f"{A}.infer_batch_size"), DialectKey(DYNAMIC_INFER), DialectKey(TOKENS_INFER)),
     ("batch.log_prob_micro_batch", "batch.log_prob_micro_batch.unit", "batch.log_prob_micro_batch.size"),
     _read_log_probs,
     _write_log_probs,
@@ -308,7 +308,7 @@ def _writes_dynamic(view: Writing) -> bool:
 
 ROUNDING: list[Rule] = [
     When(
-        (Key(f"{A}.sequence_length_round_in_train", "batch.round_tokens_to", 4),),
+        (Key(f"{A}.sequence_length_round_in_train", "batch.round_tokens_to"),),
         _is_dynamic,
         _writes_dynamic,
         "read only with dynamic batching",
@@ -375,9 +375,9 @@ def _length_rule(writer: Any) -> CustomRule:
     return CustomRule(
         "lengths",
         (
-            DialectKey("prompt_length", 1024),
-            DialectKey("response_length", None, takes=float),
-            DialectKey("sequence_length", None, takes=float),
+            DialectKey("prompt_length"),
+            DialectKey("response_length", takes=float),
+            DialectKey("sequence_length", takes=float),
         ),
         ("data.max_prompt_tokens", "rollout.max_response_tokens"),
         _read_lengths,
@@ -398,7 +398,7 @@ LENGTHS, TRAJECTORY = _length_rule(_write_lengths), _length_rule(_write_whole)
 # Evaluation and synchronisation
 
 
-EVERY = interval("eval_steps", "schedule.evaluate_every", 10, NEVER, always=True)
+EVERY = interval("eval_steps", "schedule.evaluate_every", NEVER, always=True)
 LAST = Dropped(
     "schedule.evaluate_at_end", "ROLL evaluates before a step, so never after the last one", False, matters=True
 )
@@ -437,14 +437,14 @@ def _will_evaluate(view: Writing) -> bool:
 
 
 AGENTIC_EVALUATION: list[Rule] = [
-    Key("eval_steps", "schedule.evaluate_every", 10, EveryOrNone(NEVER), always=True, formula="0 means never"),
+    Key("eval_steps", "schedule.evaluate_every", convert=EveryOrNone(NEVER), always=True, formula="0 means never"),
     FollowsFrom(
         "schedule.evaluate_at_start",
         reads=_evaluates,
         writes=_will_evaluate,
         reason="if ROLL evaluates, it also evaluates at step 0, before training",
         note=lambda view: "ROLL evaluates at step 0" if _will_evaluate(view) else OFF,
-        of=(DialectKey("eval_steps", 10),),
+        of=(DialectKey("eval_steps"),),
     ),
     LAST,
 ]
@@ -503,10 +503,10 @@ def _write_ahead(view: Writing) -> Iterator[Out]:
 
 CONTINUED = "ROLL's asynchronous runs interrupt requests at a weight sync, and continue them with the new weights"
 SYNC: list[Rule] = [
-    Key(f"{A}.model_update_frequency", "weight_sync.every", 1),
+    Key(f"{A}.model_update_frequency", "weight_sync.every"),
     CustomRule(
         "steps ahead",
-        (DialectKey("async_generation_ratio", 0),),
+        (DialectKey("async_generation_ratio"),),
         ("weight_sync.max_steps_ahead", "weight_sync.max_staleness_steps", "weight_sync.in_flight_requests"),
         _read_ahead,
         _write_ahead,
@@ -516,7 +516,7 @@ SYNC: list[Rule] = [
         },
         why="The staleness follows from the steps ahead and the interval of syncs, and ROLL takes whole steps or none.",
     ),
-    Key("model_update_buffer_size_mb", "weight_sync.bucket_mib", 1024),
+    Key("model_update_buffer_size_mb", "weight_sync.bucket_mib"),
     *[
         Dropped(f"weight_sync.{name}", reason)
         for name, reason in (
@@ -543,17 +543,17 @@ ALWAYS: list[Rule] = [
     Dropped("batch.shuffle", "ROLL always shuffles the responses of a step over its mini-batches", True, matters=True),
     shuffled_by_seed("batch.shuffle_seed"),
     Dropped("batch.balance", "ROLL always balances tokens across ranks", True, idle=True),
-    Key("ppo_epochs", "batch.ppo_epochs", 1, always=True),
+    Key("ppo_epochs", "batch.ppo_epochs", always=True),
     LOG_PROBS,
     *ROUNDING,
 ]
 SCHEDULER: list[Rule] = [
-    Key("max_running_requests", "rollout.max_running_prompts", 128),
+    Key("max_running_requests", "rollout.max_running_prompts"),
     Dropped("rollout.oversampling.ratio", "ROLL waits for all prompts of a step"),
     Dropped("rollout.oversampling.wait_after_minimum", "ROLL waits for all prompts of a step"),
     Dropped("rollout.oversampling.generation_batch_prompts", "ROLL generates prompt by prompt"),
     Dropped("rollout.oversampling.max_generation_batches", "ROLL generates until the batch is full"),
-    Key("critic_warmup", "schedule.critic_warmup_steps", 0),
+    Key("critic_warmup", "schedule.critic_warmup_steps"),
 ]
 
 
@@ -572,8 +572,8 @@ class SplitGroups(Same):
 
 
 RLVR: list[Rule] = [
-    Key("rollout_batch_size", "batch.prompts_per_step", 128, always=True),
-    Key("num_return_sequences_in_group", "batch.responses_per_prompt", 1, always=True),
+    Key("rollout_batch_size", "batch.prompts_per_step", always=True),
+    Key("num_return_sequences_in_group", "batch.responses_per_prompt", always=True),
     mini_rule(_read_mini, _write_mini, ("batch.mini_batch_responses",)),
     *ALWAYS,
     LENGTHS,
@@ -586,7 +586,6 @@ RLVR: list[Rule] = [
         "max_additional_running_prompts",
         "rollout.oversampling.additional_prompts",
         off=0,
-        default=16,
     ),
     WriteOnly(
         "algorithm.filters",
@@ -595,7 +594,7 @@ RLVR: list[Rule] = [
         key="is_use_additional_prompts",
         value=True,
     ),
-    Key("is_num_return_sequences_expand", "rollout.split_groups", False, SplitGroups()),
+    Key("is_num_return_sequences_expand", "rollout.split_groups", convert=SplitGroups()),
 ]
 
 
@@ -623,12 +622,11 @@ class Trajectories(Same):
 
 
 AGENTIC: list[Rule] = [
-    Key("train_env_manager.group_size", "batch.responses_per_prompt", 1, write_when=never),
+    Key("train_env_manager.group_size", "batch.responses_per_prompt", write_when=never),
     Key(
         "rollout_batch_size",
         "batch.prompts_per_step",
-        128,
-        Trajectories(),
+        convert=Trajectories(),
         made_of=("batch.responses_per_prompt",),
         always=True,
         formula="prompts x responses = trajectories",

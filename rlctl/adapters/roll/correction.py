@@ -175,9 +175,9 @@ def _ends(bound: Any) -> tuple[float, float] | None:
 CORRECTION = CustomRule(
     "rollout correction",
     (
-        DialectKey(f"{WEIGHT}.enabled", False),
-        DialectKey(f"{WEIGHT}.weight_type", "token"),
-        DialectKey(f"{WEIGHT}.upper_bound", 1.2),
+        DialectKey(f"{WEIGHT}.enabled"),
+        DialectKey(f"{WEIGHT}.weight_type"),
+        DialectKey(f"{WEIGHT}.upper_bound"),
         DialectKey(FILTERS, ABSENT),
         *(
             DialectKey(f"{FILTERS}.*.{name}", ABSENT)

@@ -7,7 +7,6 @@ from math import isclose
 from typing import Any
 
 from rlctl.adapters.engine.rules import (
-    ABSENT,
     NO_KEY,
     BadValueError,
     CustomRule,
@@ -339,7 +338,7 @@ def _write_shares(view: Writing) -> Iterator[Out]:
 
 MIXING = CustomRule(
     "shares of domains",
-    (DialectKey(SHARES, ABSENT), DialectKey(f"{SHARES}.*", ABSENT)),
+    (DialectKey(SHARES), DialectKey(f"{SHARES}.*")),
     ("data.mixing", "data.domain_weights", "data.domain_weights.**"),
     _read_shares,
     _write_shares,
@@ -443,8 +442,8 @@ VALIDATION = CustomRule(
         DialectKey(f"{V}.generating_args.num_return_sequences", 1),
         DialectKey(f"{V}.generating_args.num_beams", 1),
         DialectKey(f"{V}.generating_args.{PENALTY}", 1.0),
-        DialectKey("val_prompt_length", None),
-        DialectKey("val_sequence_length", None),
+        DialectKey("val_prompt_length"),
+        DialectKey("val_sequence_length"),
     ),
     (
         "data.eval[].responses_per_prompt",
@@ -485,14 +484,14 @@ RLVR: list[Rule] = [PROMPTS, MIXING, VALIDATION, WORKERS, *ORDER]
 # Supervised training
 
 
-def _supervised(columns: Mapping[str, tuple[str, Any]], fixed: Mapping[str, Any]) -> CustomRule:
+def _supervised(columns: Mapping[str, str], fixed: Mapping[str, Any]) -> CustomRule:
     """Files of rows whose columns are named by top-level keys."""
 
     def read(view: Reading) -> Iterator[Flow]:
         yield from read_paths(view, "train", f"{D}.file_name")
         yield from read_paths(view, "eval", f"{V}.data_args.file_name")
         for place in _sources(view):
-            for field, (key, _) in columns.items():
+            for field, key in columns.items():
                 yield Flow((*place, field), view.get(key), (view.path(key),), same=True)
             for field, value in fixed.items():
                 yield Flow((*place, field), value, ())
@@ -504,7 +503,7 @@ def _supervised(columns: Mapping[str, tuple[str, Any]], fixed: Mapping[str, Any]
             for index, source in enumerate(view.get(f"data.{kind}")):
                 yield from _supervised_columns(view, ("data", kind, index), source, columns, fixed)
 
-    keys = [DialectKey(key, default) for key, default in columns.values()]
+    keys = map(DialectKey, columns.values())
     return CustomRule(
         "rows",
         (DialectKey(f"{D}.file_name", None), DialectKey(f"{V}.data_args.file_name", None), *keys),
@@ -514,7 +513,7 @@ def _supervised(columns: Mapping[str, tuple[str, Any]], fixed: Mapping[str, Any]
         by_key={
             f"{D}.file_name": "data.train[].path",
             f"{V}.data_args.file_name": "data.eval[].path",
-            **{key: (f"data.train[].{field}", f"data.eval[].{field}") for field, (key, _) in columns.items()},
+            **{key: (f"data.train[].{field}", f"data.eval[].{field}") for field, key in columns.items()},
         },
         why="Files and columns of the whole file are fields of each data source, which must agree.",
     )
@@ -524,11 +523,12 @@ def _supervised_columns(
     view: Writing,
     place: tuple[Any, ...],
     source: Mapping[str, Any],
-    columns: Mapping[str, Any],
+    columns: Mapping[str, str],
     fixed: Mapping[str, Any],
 ) -> Iterator[Out]:
     first = (view.get("data.train") or view.get("data.eval"))[0]
-    for field, (key, default) in columns.items():
+    for field, key in columns.items():
+        default = view.default(DialectKey(key))
         used = ((*place, field),)
         if source[field] != first[field]:
             yield Inexpressible(used, said("ROLL has one {key} for all files", key=key))
@@ -578,13 +578,13 @@ SUPERVISED: list[Rule] = [
     Dropped("data.curriculum.order", "ROLL reads rows in file order", "sequential", matters=True),
     Dropped("data.**", NO_KEY),
 ]
-LOADER = Key("actor_train.training_args.dataloader_num_workers", "data.loader_workers", 0)
+LOADER = Key("actor_train.training_args.dataloader_num_workers", "data.loader_workers")
 SFT: list[Rule] = [
     _supervised(
         {
-            "prompt_key": ("prompt_key", "instruction"),
-            "response_key": ("response_key", "output"),
-            "system_prompt_key": ("system_key", None),
+            "prompt_key": "prompt_key",
+            "response_key": "response_key",
+            "system_prompt_key": "system_key",
         },
         {"prompt_type": "text"},
     ),
@@ -593,7 +593,7 @@ SFT: list[Rule] = [
 ]
 DPO: list[Rule] = [
     _supervised(
-        {"chosen_key": ("chosen_key", "chosen"), "rejected_key": ("rejected_key", "rejected")},
+        {"chosen_key": "chosen_key", "rejected_key": "rejected_key"},
         {"prompt_key": "instruction", "prompt_type": "text"},
     ),
     Key(f"{D}.preprocessing_num_workers", "data.filter_workers", None, NullReads(1), always=True),
@@ -604,7 +604,7 @@ DPO: list[Rule] = [
 ]
 DISTILL: list[Rule] = [
     _supervised(
-        {"prompt_key": ("question_key", "question"), "response_key": ("answer_key", "answer")},
+        {"prompt_key": "question_key", "response_key": "answer_key"},
         {"prompt_type": "text"},
     ),
     LOADER,

@@ -59,7 +59,7 @@ AWAY = ("algorithm", "critic", "rewards", "reward_loop", "batch")
 
 def _model(*keys: str) -> list[Rule]:
     """The rules of the model, with one key for its path where not each role has its own."""
-    paths = [Key(key, "model.path", None, always=True) for key in keys]
+    paths = [Key(key, "model.path", always=True) for key in keys]
     return [
         *paths,
         *(rule for rule in model.RULES if not (isinstance(rule, CustomRule) and rule.name == "model paths")),
@@ -86,8 +86,7 @@ OFFLOADS: list[Rule] = [
     Key(
         "is_offload_states",
         "train.engine.offload",
-        False,
-        Names({False: "none", True: "both"}, "ROLL offloads everything or nothing"),
+        convert=Names({False: "none", True: "both"}, "ROLL offloads everything or nothing"),
     ),
     Dropped("train.engine.offload_gradients", "ROLL offloads everything or nothing", False),
 ]
@@ -129,7 +128,7 @@ DPO = joined(
     OFFLOADS,
     _away("DPO"),
 )
-NO_CLIP = Key("max_grad_norm", "train.optimizer.max_grad_norm", 0, Off(0.0))
+NO_CLIP = Key("max_grad_norm", "train.optimizer.max_grad_norm", convert=Off(0.0))
 """ROLL's distillation clips no gradient unasked."""
 DISTILL = joined(
     run.RULES,

@@ -30,14 +30,14 @@ WITHOUT_TEACHER: list[Rule] = [
     Dropped(D, "ROLL uses a different start script and config file for it", None),
     *[Dropped(f"{D}.{name}", "ROLL uses a different start script and config file for it") for name in FIELDS],
 ]
-OFFLINE_ARGS = {
-    "kd_temperature": 1,
-    "teacher_temperature": 1,
-    "adaptive_kl_alpha": 0.5,
-    "skew_lambda": 0.1,
-    "distill_on_prompt": False,
-    "logits_transfer_backend": "ipc+nccl",
-}
+OFFLINE_ARGS = (
+    "kd_temperature",
+    "teacher_temperature",
+    "adaptive_kl_alpha",
+    "skew_lambda",
+    "distill_on_prompt",
+    "logits_transfer_backend",
+)
 LOSS = "loss = coefficient x divergence + (1 - coefficient) x imitation"
 OBJECTIVES = ("forward_kl", "reverse_kl", "adaptive_kl", "skewed_forward_kl", "skewed_reverse_kl", "js_divergence")
 
@@ -68,13 +68,13 @@ class TopTokens(Same):
 
 OFFLINE: list[Rule] = [
     FollowsFrom(D, reads=lambda view: {}, writes=lambda view: {}, reason="", formula=LOSS),
-    Key("teacher_pretrain", f"{D}.teacher", None, NullReads(""), always=True),
-    Key("kd_objective", f"{D}.loss", "forward_kl", Objective(), always=True),
-    Key("distill_loss_weight", f"{D}.coefficient", 0.5, NUMBER, always=True),
-    Key("logits_topk", f"{D}.top_k", 64, TopTokens()),
-    *[Key(name, f"{D}.args.{name}", default, IfWritten(key=name)) for name, default in OFFLINE_ARGS.items()],
-    OtherEntries(f"{D}.args", tuple(OFFLINE_ARGS), "ROLL's distillation has no {name}"),
-    Key("student_pretrain", "model.path", None, always=True),
+    Key("teacher_pretrain", f"{D}.teacher", convert=NullReads(""), always=True),
+    Key("kd_objective", f"{D}.loss", convert=Objective(), always=True),
+    Key("distill_loss_weight", f"{D}.coefficient", convert=NUMBER, always=True),
+    Key("logits_topk", f"{D}.top_k", convert=TopTokens()),
+    *[Key(name, f"{D}.args.{name}", convert=IfWritten(key=name)) for name in OFFLINE_ARGS],
+    OtherEntries(f"{D}.args", OFFLINE_ARGS, "ROLL's distillation has no {name}"),
+    Key("student_pretrain", "model.path", always=True),
 ]
 
 
@@ -164,12 +164,12 @@ ONLINE: list[Rule] = [
     CustomRule(
         "on-policy distillation",
         (
-            DialectKey(PATH, None),
-            *(DialectKey(key, None) for key in STUDENTS),
-            DialectKey(WEIGHT, None),
-            DialectKey("kl_penalty", "kl"),
-            DialectKey("use_opd", False),
-            DialectKey("is_pure_opd", False),
+            DialectKey(PATH),
+            *(DialectKey(key) for key in STUDENTS),
+            DialectKey(WEIGHT),
+            DialectKey("kl_penalty"),
+            DialectKey("use_opd"),
+            DialectKey("is_pure_opd"),
         ),
         (D, *(f"{D}.{name}" for name in FIELDS)),
         _read_online,

@@ -11,6 +11,7 @@ from typing import Any
 
 from rlctl.adapters.engine.conditions import negated, never
 from rlctl.adapters.engine.rules import (
+    FROM_SCHEMA,
     CustomRule,
     DialectKey,
     Dropped,
@@ -93,7 +94,7 @@ def paths(*roles: str) -> CustomRule:
 
     return CustomRule(
         "model paths",
-        (DialectKey("pretrain", None), *(DialectKey(f"{role}.{PATH}", None) for role in roles)),
+        (DialectKey("pretrain"), *(DialectKey(f"{role}.{PATH}") for role in roles)),
         ("model.path", "reference.model", "reference.model.path"),
         read,
         write,
@@ -216,7 +217,7 @@ class Prefixes(Same):
 
 def _auxiliary(to: str) -> Key:
     """The weight of the experts' balance loss, which is Megatron's own key or one of the model's config; null is the model's."""
-    return Key(f"{A}.model_args.moe_aux_loss_coef", to, None, NullReads())
+    return Key(f"{A}.model_args.moe_aux_loss_coef", to, convert=NullReads())
 
 
 NOT_MEGATRON = "Megatron builds the model from its own classes"
@@ -224,7 +225,7 @@ RULES: list[Rule] = [
     paths(A, INFER, REF),
     CustomRule(
         "chat template",
-        (DialectKey("global_template", None), DialectKey(f"{A}.data_args.template", "native")),
+        (DialectKey("global_template"), DialectKey(f"{A}.data_args.template", "native")),
         ("model.chat_template", "model.chat_template_args"),
         _read_template,
         _write_template,
@@ -232,7 +233,7 @@ RULES: list[Rule] = [
     ),
     When(
         (
-            Key(f"{A}.model_args.attn_implementation", "model.attention", None, ATTENTION),
+            Key(f"{A}.model_args.attn_implementation", "model.attention", convert=ATTENTION),
             Tree(f"{A}.model_args.model_config_kwargs", "model.overrides"),
         ),
         negated(is_strategy(MEGATRON, A)),
@@ -241,7 +242,7 @@ RULES: list[Rule] = [
     ),
     Dropped("model.attention", "Megatron chooses the attention implementation itself"),
     Dropped("model.overrides", "Megatron takes strategy_config.additional_configs"),
-    Key(f"{A}.model_args.freeze_module_prefix", "model.freeze", None, Prefixes()),
+    Key(f"{A}.model_args.freeze_module_prefix", "model.freeze", convert=Prefixes()),
     When((_auxiliary("train.engine.transformer.moe_aux_loss_coeff"),), is_strategy(MEGATRON, A), never, ""),
     When((_auxiliary("model.overrides.router_aux_loss_coef"),), negated(is_strategy(MEGATRON, A)), never, ""),
     CustomRule(
@@ -249,7 +250,7 @@ RULES: list[Rule] = [
         tuple(
             DialectKey(f"{role}.model_args.{name}", default)
             for role in (A, INFER)
-            for name, default in (("lora_target", None), ("lora_rank", 8), ("lora_alpha", None))
+            for name, default in (("lora_target", FROM_SCHEMA), ("lora_rank", FROM_SCHEMA), ("lora_alpha", None))
         ),
         ("model.lora", "model.lora.rank", "model.lora.alpha", "model.lora.target_modules"),
         _read_lora,
@@ -265,7 +266,7 @@ RULES: list[Rule] = [
         },
         why="Names with commas are a list, alpha follows the rank, and the rollout engine's block repeats the policy's.",
     ),
-    Key(f"{A}.model_args.lora_dropout", "model.lora.dropout", 0.0),
+    Key(f"{A}.model_args.lora_dropout", "model.lora.dropout"),
     *[
         Dropped(f"model.lora.{name}", reason)
         for name, reason in (

@@ -191,15 +191,15 @@ NODE = 8
 """Devices of a usual node."""
 RULES: list[Rule] = [
     *[
-        ReadOnly(key, "names no device", None, when=_no_devices(key))
+        ReadOnly(key, "names no device", when=_no_devices(key))
         for key in (f"{worker}.device_mapping" for worker in ROLES.values())
     ],
     CustomRule(
         "placement",
         (
-            *(DialectKey(f"{worker}.device_mapping", None) for worker in ROLES.values()),
-            DialectKey("num_gpus_per_node", 8),
-            DialectKey("num_nodes", 1),
+            *(DialectKey(f"{worker}.device_mapping") for worker in ROLES.values()),
+            DialectKey("num_gpus_per_node"),
+            DialectKey("num_nodes"),
         ),
         (
             "placement.layout",

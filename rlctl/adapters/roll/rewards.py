@@ -476,7 +476,7 @@ def _write_served_judge(
 
 REWARDS = CustomRule(
     "rewards",
-    (DialectKey("rewards", ABSENT), DialectKey("rewards.**", ABSENT)),
+    (DialectKey("rewards", ABSENT), DialectKey("rewards.**")),
     (
         "rewards",
         *(f"rewards[].{name}" for name in ("type", *REWARD_FIELDS)),
@@ -597,14 +597,14 @@ def _write_groups(view: Writing, item: Mapping[str, Any], used: tuple[Any, ...])
 FILTER_RULE = CustomRule(
     "filters",
     (
-        DialectKey("max_len_mask", False),
-        DialectKey("difficulty_mask", False),
-        DialectKey("difficulty_low_threshold", 0.0),
-        DialectKey("difficulty_high_threshold", 1.0),
-        DialectKey("error_max_len_clip", False),
-        DialectKey("error_max_len_threshold", 9999999999),
-        DialectKey(f"rewards.*.{FILTERS}", ABSENT),
-        DialectKey(f"rewards.*.{FILTERS}.**", ABSENT),
+        DialectKey("max_len_mask"),
+        DialectKey("difficulty_mask"),
+        DialectKey("difficulty_low_threshold"),
+        DialectKey("difficulty_high_threshold"),
+        DialectKey("error_max_len_clip"),
+        DialectKey("error_max_len_threshold"),
+        DialectKey(f"rewards.*.{FILTERS}"),
+        DialectKey(f"rewards.*.{FILTERS}.**"),
     ),
     ("algorithm.filters", "algorithm.filters[].**"),
     _read_filters,

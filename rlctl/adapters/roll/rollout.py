@@ -309,14 +309,14 @@ VLLM: list[Rule] = [
     Key(f"{S}.sleep_level", f"{M}sleep_level"),
     Key(f"{S}.load_format", f"{M}load_format", "dummy", LOAD),
     Key(f"{S}.quantization", f"{M}quantization", None),
-    Key(f"{S}.disable_log_stats", f"{M}log_statistics", ABSENT, Not(), quiet=True),
+    Key(f"{S}.disable_log_stats", f"{M}log_statistics", convert=Not(), quiet=True),
     _args("vllm", VLLM_NAMED),
 ]
 SGLANG: list[Rule] = [
     Key(f"{S}.pipeline_parallel_size", "rollout.parallel.pipeline_parallel_size", 1),
     Key(f"{S}.dp_size", "rollout.parallel.data_parallel_size", 1),
     Key(f"{S}.ep_size", "rollout.parallel.expert_parallel_size", 1),
-    Key(f"{S}.mem_fraction_static", f"{M}gpu_memory_utilization", ABSENT, MemoryFraction()),
+    Key(f"{S}.mem_fraction_static", f"{M}gpu_memory_utilization", convert=MemoryFraction()),
     Key(f"{S}.max_running_requests", f"{M}max_num_seqs", None),
     Key(f"{S}.context_length", "model.max_context_tokens", None),
     Key(f"{S}.page_size", f"{M}block_size", None),
@@ -382,7 +382,7 @@ def _names_precision(view: Writing) -> bool:
 
 ROLLOUT_TYPE, TRAINING_TYPE = "rollout.precision", "train.precision.compute"
 PRECISION: list[Rule] = [
-    Key(f"{W}.model_args.dtype", ROLLOUT_TYPE, "bf16", DTYPES, always=True, write_when=_names_precision),
+    Key(f"{W}.model_args.dtype", ROLLOUT_TYPE, convert=DTYPES, always=True, write_when=_names_precision),
     WriteOnly(
         ROLLOUT_TYPE,
         negated(_names_precision),
@@ -425,7 +425,7 @@ RULES: list[Rule] = [
             ("openai_server.**", NO_KEY),
         )
     ],
-    Key("rollout_dump_dir", "rollout.responses_folder", None, takes_null=False),
+    Key("rollout_dump_dir", "rollout.responses_folder", takes_null=False),
     Dropped("rollout.evaluation_folder", "ROLL saves only training responses"),
     Dropped("rollout.env_vars", "ROLL sets environment variables per role, in the role's system_envs"),
     *[

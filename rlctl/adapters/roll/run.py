@@ -136,7 +136,7 @@ def _epochs(view: Writing, steps: int | None) -> Iterator[Out]:
 
 TOTAL = CustomRule(
     "total steps",
-    (DialectKey("max_steps", 500),),
+    (DialectKey("max_steps"),),
     ("schedule.total_steps", "schedule.total_epochs", "schedule.total_optimizer_steps"),
     _read_total,
     _write_total,
@@ -255,7 +255,7 @@ def _exported(view: Writing) -> Any:
 _EXPORTED = "ROLL saves every checkpoint in Hugging Face format as well"
 EXPORT: list[Rule] = [
     When(
-        (Key(HF, "checkpoint.export", False, Export({True: "always", False: "never"})),),
+        (Key(HF, "checkpoint.export", convert=Export({True: "always", False: "never"})),),
         _trains_megatron,
         _writes_megatron,
         "FSDP2 always saves in Hugging Face format as well",
@@ -276,24 +276,24 @@ EXPORT: list[Rule] = [
     ),
 ]
 CHECKPOINT: list[Rule] = [
-    interval("save_steps", "checkpoint.every", 50, NEVER, always=True),
+    interval("save_steps", "checkpoint.every", NEVER, always=True),
     Dropped("checkpoint.at_end", "ROLL always saves the last step", True, matters=True),
     CustomRule(
         "resume",
-        (DialectKey("resume_from_checkpoint", False, words=True),),
+        (DialectKey("resume_from_checkpoint", words=True),),
         ("checkpoint.resume", "checkpoint.resume_path"),
         _read_resume,
         _write_resume,
         why="One key is a switch or a path, and what it finds depends on where the checkpoints are.",
     ),
-    Key("max_ckpt_to_keep", "checkpoint.keep_last", 0, Off(0)),
+    Key("max_ckpt_to_keep", "checkpoint.keep_last", convert=Off(0)),
     Dropped("checkpoint.keep_last_critic", "ROLL keeps this many for each role"),
     CustomRule(
         "checkpoint folder",
         (
             DialectKey("checkpoint_config.type", None),
             DialectKey("checkpoint_config.output_dir", None),
-            DialectKey("checkpoint_config.async_upload", ABSENT, takes=bool),
+            DialectKey("checkpoint_config.async_upload", takes=bool),
         ),
         ("checkpoint.folder", "checkpoint.remote", "checkpoint.asynchronous"),
         _read_folder,
@@ -417,7 +417,7 @@ def _project(view: Writing, kind: str) -> Iterator[Out]:
 
 TRACKING = CustomRule(
     "tracker",
-    (DialectKey("track_with", "tensorboard"), DialectKey(T, ABSENT), DialectKey(f"{T}.**", ABSENT)),
+    (DialectKey("track_with"), DialectKey(T, ABSENT), DialectKey(f"{T}.**")),
     (
         "run.project",
         "tracking",
@@ -505,12 +505,12 @@ class Seconds:
 
 ENVIRONMENT: list[Rule] = [
     Switches(
-        (DialectKey("profiler_timeline", False), DialectKey("profiler_memory", False)),
+        (DialectKey("profiler_timeline"), DialectKey("profiler_memory")),
         "profiling.tool",
         TOOLS,
         missing="ROLL profiles with torch only, not with {word}",
     ),
-    Key("profiler_output_dir", "profiling.folder", "./output/profiler"),
+    Key("profiler_output_dir", "profiling.folder"),
     *[
         Dropped(f"profiling.{name}", "ROLL's profiler takes no such setting", idle=True)
         for name in (
@@ -530,12 +530,12 @@ ENVIRONMENT: list[Rule] = [
         "runtime.role_env_vars",
         tuple(ROLES.values()),
         "ROLL has no worker for {name}",
-        tuple(DialectKey(f"{block}.system_envs", {}) for block in ROLES),
+        tuple(DialectKey(f"{block}.system_envs") for block in ROLES),
     ),
-    Key("logging_dir", "runtime.log_folder", "./output/logs", note="ROLL adds the run's name"),
-    Key("logging_steps", "runtime.log_every", 1),
-    Key("rpc_timeout", "runtime.ray.call_timeout", 3600, Seconds()),
-    Key("actor_train.backend_timeout", "runtime.ray.collective_timeout", 30, Minutes()),
+    Key("logging_dir", "runtime.log_folder", note="ROLL adds the run's name"),
+    Key("logging_steps", "runtime.log_every"),
+    Key("rpc_timeout", "runtime.ray.call_timeout", convert=Seconds()),
+    Key("actor_train.backend_timeout", "runtime.ray.collective_timeout", convert=Minutes()),
     *[Dropped(f"runtime.{name}", NO_KEY, idle=True) for name in ("log_level", "logs_by_node", "device_memory_check")],
     *[
         Dropped(f"runtime.{name}", NO_KEY)
@@ -552,15 +552,21 @@ ENVIRONMENT: list[Rule] = [
 RUN: list[Rule] = [
     Dropped("rlctl", "the schema's version"),
     Key("exp_name", "run.name", ABSENT, always=True),
-    Key("seed", "run.seed", 42, always=True),
-    Key("output_dir", "run.folder", "./output", always=True),
+    Key("seed", "run.seed", always=True),
+    Key("output_dir", "run.folder", always=True),
     Dropped(
         "run.mode",
         "ROLL's start script chooses the mode, not a key: start_*_rollout_pipeline.py only evaluates",
     ),
     Dropped("run.group", "ROLL's trackers have no group", idle=True),
     SwitchedKey(
-        "rollout_mock.enable", "rollout_mock.mode", "run.skip.rollout", off="off", default="dump", convert=MOCKED
+        "rollout_mock.enable",
+        "rollout_mock.mode",
+        "run.skip.rollout",
+        off="off",
+        default="dump",
+        silent=False,
+        convert=MOCKED,
     ),
     Key("rollout_mock.dump_dir", "run.skip.folder", unset=None, write_when=_uses_mock),
     *[

@@ -98,7 +98,7 @@ class Epochs(Calculation):
 
 
 def _epochs(convert: Epochs) -> Key:
-    return Key(f"{T}.num_train_epochs", "schedule.total_epochs", 1.0, convert, always=True)
+    return Key(f"{T}.num_train_epochs", "schedule.total_epochs", convert=convert, always=True)
 
 
 def _limited(limit: str) -> WriteOnly:
@@ -122,9 +122,9 @@ RULES: list[Rule] = [
     CustomRule(
         "sequence length",
         (
-            DialectKey("sequence_length", None, takes=float),
-            DialectKey("prompt_length", 1024),
-            DialectKey("response_length", None, takes=float),
+            DialectKey("sequence_length", takes=float),
+            DialectKey("prompt_length"),
+            DialectKey("response_length", takes=float),
         ),
         ("data.max_sequence_tokens",),
         _sequence,
@@ -208,7 +208,7 @@ BOTH: list[Rule] = [
     _epochs(Epochs(endless=True)),
     CustomRule(
         "steps",
-        (DialectKey("max_steps", 500),),
+        (DialectKey("max_steps"),),
         ("schedule.total_steps", "schedule.total_optimizer_steps"),
         _read_steps,
         _write_steps,

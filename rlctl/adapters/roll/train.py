@@ -95,7 +95,7 @@ def forward_micro(worker: str, to: str, wanted: Any, follows: tuple[str, ...]) -
             kept = min(count, most)
             yield Flow(view.path(size), kept, used, how, note, same=kept == micro["size"], always=True)
 
-    own = (DialectKey(size, 16), DialectKey(switch, False), DialectKey(tokens, None))
+    own = (DialectKey(size), DialectKey(switch), DialectKey(tokens))
     return CustomRule(
         f"passes of {worker}",
         own,
@@ -209,9 +209,9 @@ CRITIC: list[Rule] = [
     CustomRule(
         "critic model",
         (
-            DialectKey("reward_pretrain", None),
-            DialectKey(f"{C}.model_args.model_name_or_path", None),
-            DialectKey(f"{C}.model_args.model_type", None),
+            DialectKey("reward_pretrain"),
+            DialectKey(f"{C}.model_args.model_name_or_path"),
+            DialectKey(f"{C}.model_args.model_type"),
         ),
         ("critic.model", "critic.model.path"),
         _read_critic_model,
@@ -227,8 +227,8 @@ CRITIC: list[Rule] = [
     CustomRule(
         "critic mini-batch",
         (
-            DialectKey(f"{C}.training_args.per_device_train_batch_size", 8),
-            DialectKey(f"{C}.training_args.gradient_accumulation_steps", 1),
+            DialectKey(f"{C}.training_args.per_device_train_batch_size"),
+            DialectKey(f"{C}.training_args.gradient_accumulation_steps"),
         ),
         ("critic.mini_batch_responses", "critic.micro_batch", "critic.micro_batch.unit", "critic.micro_batch.size"),
         _read_critic_batch,
@@ -244,7 +244,7 @@ CRITIC: list[Rule] = [
         why="The product of both keys and the critic's ranks is its mini-batch, and has to divide when it is written.",
     ),
     forward_micro(C, "critic.forward_micro_batch", has_critic, ("critic.micro_batch", "batch.log_prob_micro_batch")),
-    Key("value_clip", "critic.value_loss.clip", None),
+    Key("value_clip", "critic.value_loss.clip"),
     Dropped(
         "critic.ppo_epochs", "ROLL trains its critic for one epoch per step, whatever ppo_epochs is", 1, matters=True
     ),
@@ -364,7 +364,6 @@ ATTENTION_RULES: list[Rule] = [
         lambda view: (
             "Megatron chooses the attention implementation itself" if _is_megatron(view) else "the same as the policy's"
         ),
-        None,
         when=lambda view: _is_megatron(view) or _is_policys(view),
         dead=_is_megatron,
     ),
@@ -379,7 +378,7 @@ ATTENTION_RULES: list[Rule] = [
 
 
 _types = tuple(
-    DialectKey(f"{REF}.{name}")
+    DialectKey(f"{REF}.{name}", ABSENT)
     for name in (
         "model_args.dtype",
         *(

@@ -9,7 +9,6 @@ from rlctl.adapters.engine.combined_rows import Items
 from rlctl.adapters.engine.conditions import always, every, has, negated
 from rlctl.adapters.engine.one_sided_rows import FollowsFrom, WriteOnly
 from rlctl.adapters.engine.rules import (
-    ABSENT,
     Absent,
     Calculation,
     Computed,
@@ -71,10 +70,10 @@ def optimizer(worker: str, to: str) -> list[Rule]:
     """The optimizer of a training worker. The gradient limit is one key for all of them."""
     t, s, c = f"{worker}.training_args.", f"{worker}.strategy_args.strategy_config.", f"{to}.optimizer."
     return [
-        Key(f"{t}learning_rate", f"{c}lr", 5e-5, always=True),
-        Key(f"{t}weight_decay", f"{c}weight_decay", 0.0),
+        Key(f"{t}learning_rate", f"{c}lr", always=True),
+        Key(f"{t}weight_decay", f"{c}weight_decay"),
         Items(
-            (DialectKey(f"{t}adam_beta1", 0.9), DialectKey(f"{t}adam_beta2", 0.999)),
+            (DialectKey(f"{t}adam_beta1"), DialectKey(f"{t}adam_beta2")),
             f"{c}betas",
             "betas = [adam_beta1, adam_beta2]",
         ),
@@ -113,7 +112,7 @@ def _clip(to: str) -> Rule:
     """``max_grad_norm``, which the critic shares with the policy."""
     own = f"{to}.optimizer.max_grad_norm"
     if to == "train":
-        return Key("max_grad_norm", own, 1.0, Off(0.0))
+        return Key("max_grad_norm", own, convert=Off(0.0))
     policys = "train.optimizer.max_grad_norm"
     return FollowsFrom(
         own,
@@ -123,7 +122,7 @@ def _clip(to: str) -> Rule:
             "ROLL has one max_grad_norm for all roles. Wrote the policy's, {policys}", policys=view.get(policys)
         ),
         note="the same as the policy's",
-        of=(DialectKey("max_grad_norm", 1.0),),
+        of=(DialectKey("max_grad_norm"),),
     )
 
 
@@ -136,8 +135,7 @@ def schedule(worker: str, to: str) -> list[Rule]:
         Key(
             f"{worker}.training_args.lr_scheduler_type",
             f"{c}type",
-            "linear",
-            Schedules(worker=worker, to=to),
+            convert=Schedules(worker=worker, to=to),
             always=True,
         ),
         When(
@@ -148,15 +146,14 @@ def schedule(worker: str, to: str) -> list[Rule]:
         ),
         When(
             (
-                Key(f"{kwargs}init_lr", f"{c}warmup_start_lr", ABSENT),
+                Key(f"{kwargs}init_lr", f"{c}warmup_start_lr"),
                 floor,
                 ticks(f"{kwargs}lr_decay_steps", f"{c}decay_steps"),
                 ticks(f"{kwargs}wsd_decay_steps", f"{c}wsd_decay_steps"),
                 Key(
                     f"{kwargs}lr_wsd_decay_style",
                     f"{c}wsd_decay_style",
-                    ABSENT,
-                    NullReads("exponential"),
+                    convert=NullReads("exponential"),
                     write_when=_has_type(c, "wsd"),
                 ),
             ),
@@ -277,8 +274,9 @@ def precision(worker: str, to: str) -> CustomRule:
     c = f"{to}.precision."
     kinds = ("parameters", "compute", "reduce")
     own = (
-        DialectKey(m, "bf16"),
-        *(DialectKey(f"{t}{name}", False) for name in ("bf16", "fp16")),
+        DialectKey(m),
+        DialectKey(f"{t}bf16", False),
+        DialectKey(f"{t}fp16"),
         *(DialectKey(f"{s}{name}") for name in ("bf16", "fp16", "param_dtype")),
         DialectKey(f"{s}accumulate_allreduce_grads_in_fp32", False),
         DialectKey(f"{s}reduce_dtype", "fp32"),
@@ -412,7 +410,7 @@ def _recompute(worker: str, to: str) -> list[Rule]:
         idle=always,
         of=(DialectKey(theirs),),
     )
-    key = Key(f"{worker}.model_args.disable_gradient_checkpointing", own, False, Not())
+    key = Key(f"{worker}.model_args.disable_gradient_checkpointing", own, convert=Not())
     return [When((by_granularity,), trains, writes, ""), When((key,), negated(trains), negated(writes), note)]
 
 
@@ -426,7 +424,7 @@ def _padding(worker: str, to: str) -> list[Rule]:
 
     return [
         When(
-            (Key(key, own, False, IfWritten(key=key)),),
+            (Key(key, own, convert=IfWritten(key=key)),),
             is_strategy(MEGATRON, worker),
             every(writes, negated(refuses)),
             "only Megatron supports sequence packing",

@@ -98,7 +98,7 @@ def warmup(worker: str, to: str) -> CustomRule:
                 said("{ratio:g} of {total} optimizer steps is less than one step", ratio=ratio, total=total),
             )
 
-    keys = (DialectKey(steps, 0), DialectKey(share, 0.0))
+    keys = (DialectKey(steps), DialectKey(share))
     return CustomRule(
         f"warm-up of {worker}",
         keys,

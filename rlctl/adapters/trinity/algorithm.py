@@ -498,7 +498,7 @@ PENALIZED, PENALTY = "buffer.explorer_input.taskset.reward_fn_args", "algorithm.
 RULES: list[Rule] = [
     CustomRule(
         "algorithm type",
-        (DialectKey(f"{X}algorithm_type", "ppo"),),
+        (DialectKey(f"{X}algorithm_type"),),
         ("algorithm.preset", "algorithm.objective.type"),
         _read_type,
         _write_type,
@@ -508,8 +508,8 @@ RULES: list[Rule] = [
     CustomRule(
         "advantage",
         (
-            DialectKey(f"{X}advantage_fn", None),
-            DialectKey(f"{X}advantage_fn_args", None),
+            DialectKey(f"{X}advantage_fn"),
+            DialectKey(f"{X}advantage_fn_args"),
             *(
                 DialectKey(f"{X}advantage_fn_args.{name}")
                 for name in (*dict.fromkeys(key for fields in ARGS.values() for key in fields), "**")
@@ -594,13 +594,12 @@ RULES: list[Rule] = [
     Key(
         f"{X}enable_router_replay",
         "algorithm.router_replay",
-        False,
-        Names(
+        convert=Names(
             {False: "off", True: "rollout"},
             missing="Trinity replays the rollout engine's routing, never the trainer's own",
         ),
     ),
-    Key(f"{X}sample_strategy", "algorithm.sample_strategy", None, OrDefault(STRATEGY, "default")),
-    Tree(f"{X}sample_strategy_args", "algorithm.sample_strategy_args", default=None, but=("expert_data_ratio",)),
+    Key(f"{X}sample_strategy", "algorithm.sample_strategy", convert=OrDefault(STRATEGY, "default")),
+    Tree(f"{X}sample_strategy_args", "algorithm.sample_strategy_args", but=("expert_data_ratio",)),
     *experience_pipeline.RULES,
 ]

@@ -8,7 +8,6 @@ from typing import Any
 from rlctl.adapters.engine.combined_rows import OneOf
 from rlctl.adapters.engine.one_sided_rows import FollowsFrom
 from rlctl.adapters.engine.rules import (
-    ABSENT,
     NO_KEY,
     Absent,
     Calculation,
@@ -155,7 +154,7 @@ def _engine() -> list[Rule]:
     policy = DialectKey(f"{old}.offload_policy", False)
     common = DefaultFrom("trainer.offload_policy")
     return [
-        *sharding(new, "critic.engine", since="0.6", older=old, until="0.5"),
+        *sharding(new, "critic.engine", older=old, handed_on=True),
         Key(f"{new}.offload_policy", "critic.engine.cpu_offload_policy", common, also=(policy,)),
     ]
 
@@ -185,7 +184,7 @@ CRITIC: list[Rule] = [
     ),
     CustomRule(
         "critic model",
-        (DialectKey("model.critic_model_path", ""),),
+        (DialectKey("model.critic_model_path"),),
         ("critic.model", "critic.model.path"),
         _read_critic_model,
         _write_critic_model,
@@ -212,7 +211,7 @@ CRITIC: list[Rule] = [
     ),
     When(
         (
-            schedule(f"{CRITIC_C}.optim.lr_scheduler_type", "critic"),
+            schedule(f"{CRITIC_C}.optim.lr_scheduler_type", "critic", "constant"),
             Key(
                 f"{CRITIC_C}.optim.min_lr_ratio",
                 "critic.lr_scheduler.min_lr_ratio",
@@ -241,7 +240,7 @@ CRITIC: list[Rule] = [
     ),
     CustomRule(
         "critic's warm-up",
-        warmup_keys(f"{CRITIC_C}.optim"),
+        warmup_keys(f"{CRITIC_C}.optim", (-1, 0.0)),
         tuple(f"critic.lr_scheduler.{name}" for name in ("warmup_steps", "warmup_ratio", "step_unit")),
         lambda view: read_warmup(view, [f"{CRITIC_C}.optim.{name}" for name in WARMUP], "critic"),
         lambda view: write_warmup(view, f"{CRITIC_C}.optim", "critic"),
@@ -283,7 +282,7 @@ CRITIC: list[Rule] = [
     role_engine("critic engine", f"{CRITIC_C}.strategy", "critic.engine"),
     *settled(f"{CRITIC_C}.model.enable_gradient_checkpointing", "critic.memory.recompute_activations"),
     *settled(f"{CRITIC_C}.model.use_remove_padding", "critic.packing", "train.packing"),
-    Key(f"{CRITIC_C}.model.external_lib", "critic.model.import_modules", ABSENT, Listed(single=True), until="0.5"),
+    Key(f"{CRITIC_C}.model.external_lib", "critic.model.import_modules", convert=Listed(single=True), until="0.5"),
     Tree(f"{CRITIC_C}.model.override_config", "critic.model.overrides", until="0.5"),
     When(
         (
@@ -303,10 +302,10 @@ CRITIC: list[Rule] = [
         (
             *[
                 Key(f"{CRITIC_C}.megatron.{key}", f"critic.engine.{field}", DefaultFrom(f"trainer.megatron.{key}"))
-                for key, field, _ in SIZES
+                for key, field in SIZES
             ],
             *megatron(f"{CRITIC_C}.megatron", "critic.engine"),
-            Key(f"{CRITIC_C}.megatron.grad_offload", "critic.engine.offload_gradients", ABSENT),
+            Key(f"{CRITIC_C}.megatron.grad_offload", "critic.engine.offload_gradients"),
         ),
         lambda view: role_strategy(view, f"{CRITIC_C}.strategy") == "megatron",
         lambda view: writes_engine(view, "critic.engine", "megatron"),
@@ -319,7 +318,7 @@ CRITIC: list[Rule] = [
                 DialectKey(f"{CRITIC_C}.fsdp.{name}", DefaultFrom(f"trainer.{name}"))
                 for name in ("param_offload", "optimizer_offload")
             ),
-            *(DialectKey(f"{CRITIC_C}.megatron.{name}", ABSENT) for name in ("param_offload", "optimizer_offload")),
+            *(DialectKey(f"{CRITIC_C}.megatron.{name}") for name in ("param_offload", "optimizer_offload")),
             *(
                 DialectKey(f"{CRITIC_C}.model.fsdp_config.{name}", False)
                 for name in ("param_offload", "optimizer_offload")

@@ -7,6 +7,7 @@ from typing import Any
 
 from rlctl.adapters.engine.rules import (
     ABSENT,
+    FROM_SCHEMA,
     BadValueError,
     CustomRule,
     DialectKey,
@@ -463,9 +464,16 @@ TASKSET_KEYS: tuple[tuple[str, Any], ...] = (
 
 def taskset(root: str, *, evaluation: bool = False) -> tuple[DialectKey, ...]:
     """The keys of one task set."""
-    names = [*TASKSET_KEYS, *([("repeat_times", 1)] if evaluation else [])]
-    storage = DialectKey(f"{root}.storage_type", "file", takes=STORAGES)
-    return (storage, *(DialectKey(f"{root}.{name}", default) for name, default in names))
+    names = [*TASKSET_KEYS, *([("repeat_times", FROM_SCHEMA)] if evaluation else [])]
+    in_list = root.endswith("*")  # the one task set is null by default, so that its schema has no defaults of its keys
+    storage = DialectKey(f"{root}.storage_type", FROM_SCHEMA if in_list else "file", takes=STORAGES)
+    return (
+        storage,
+        *(
+            DialectKey(f"{root}.{name}", FROM_SCHEMA if in_list and default is not ABSENT else default)
+            for name, default in names
+        ),
+    )
 
 
 FILLED = {
@@ -527,7 +535,7 @@ RULES: list[Rule] = [
     ),
     CustomRule(
         "evaluation data",
-        (DialectKey(f"{E}.eval_tasksets", []), *taskset(f"{E}.eval_tasksets.*", evaluation=True)),
+        (DialectKey(f"{E}.eval_tasksets"), *taskset(f"{E}.eval_tasksets.*", evaluation=True)),
         (*(f"data.eval[].{field}" for field in (*SOURCE_FIELDS, *EVALUATION_FIELDS)),),
         _read_eval,
         _write_eval,

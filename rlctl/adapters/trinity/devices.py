@@ -315,8 +315,8 @@ DEVICES: list[Rule] = [
         (
             DialectKey("cluster.node_num", 0),
             DialectKey("cluster.gpu_per_node", 0),
-            DialectKey(f"{ROLL}.engine_num", 1),
-            DialectKey(f"{ROLL}.tensor_parallel_size", 1),
+            DialectKey(f"{ROLL}.engine_num"),
+            DialectKey(f"{ROLL}.tensor_parallel_size"),
         ),
         (
             "placement.nodes",
@@ -339,22 +339,19 @@ DEVICES: list[Rule] = [
     Key(
         f"{ROLL}.tensor_parallel_size",
         "rollout.parallel.tensor_parallel_size",
-        1,
         write_when=lambda view: False,
         implied=True,
     ),
-    Key(f"{ROLL}.pipeline_parallel_size", "rollout.parallel.pipeline_parallel_size", 1),
+    Key(f"{ROLL}.pipeline_parallel_size", "rollout.parallel.pipeline_parallel_size"),
     Key(
         f"{ROLL}.data_parallel_size",
         "rollout.parallel.data_parallel_size",
-        1,
         write_when=lambda view: view.version < (0, 6),
     ),
     Key(
         f"{ROLL}.enable_expert_parallel",
         "rollout.parallel.expert_parallel_size",
-        False,
-        ExpertSwitch("derived", "experts are split over all devices of an engine, or not at all"),
+        convert=ExpertSwitch("derived", "experts are split over all devices of an engine, or not at all"),
         implied=True,
     ),
 ]

@@ -120,11 +120,11 @@ ENGINE: list[Rule] = [
     CustomRule(
         "rollout engine",
         (
-            DialectKey(f"{ROLL}.engine_type", None),
-            DialectKey("model.external_model.enable", False),
-            DialectKey("model.external_model.model_name", None),
-            DialectKey("model.external_model.base_url_env", "OPENAI_BASE_URL"),
-            DialectKey("model.external_model.api_key_env", "OPENAI_API_KEY"),
+            DialectKey(f"{ROLL}.engine_type"),
+            DialectKey("model.external_model.enable"),
+            DialectKey("model.external_model.model_name"),
+            DialectKey("model.external_model.base_url_env"),
+            DialectKey("model.external_model.api_key_env"),
         ),
         (
             "rollout.engine.type",
@@ -144,11 +144,10 @@ ENGINE: list[Rule] = [
         why="A second switch makes it a service, whose address and key are in environment variables.",
     ),
     Tree(f"{ROLL}.extra_engine_args", "rollout.engine.args", but=tuple(VLLM)),
-    Key(f"{ROLL}.dtype", "rollout.precision", "bfloat16", ENGINE_DTYPES),
+    Key(f"{ROLL}.dtype", "rollout.precision", convert=ENGINE_DTYPES),
     Key(
         f"{ROLL}.gpu_memory_utilization",
         "rollout.memory.gpu_memory_utilization",
-        0.9,
         write_when=lambda view: _own_fraction(view),
     ),
     WriteOnly(
@@ -162,9 +161,9 @@ ENGINE: list[Rule] = [
         idle=True,
         formula="a dedicated device reserves no memory for training",
     ),
-    Key(f"{ROLL}.enforce_eager", "rollout.memory.enforce_eager", False),
-    Key(f"{ROLL}.enable_prefix_caching", "rollout.memory.prefix_caching", True),
-    Key(f"{ROLL}.enable_chunked_prefill", "rollout.memory.chunked_prefill", True),
+    Key(f"{ROLL}.enforce_eager", "rollout.memory.enforce_eager"),
+    Key(f"{ROLL}.enable_prefix_caching", "rollout.memory.prefix_caching"),
+    Key(f"{ROLL}.enable_chunked_prefill", "rollout.memory.chunked_prefill"),
     *[
         Key(
             f"{ROLL}.extra_engine_args.{key}",
@@ -181,11 +180,11 @@ ENGINE: list[Rule] = [
     ],
     Dropped("rollout.memory.sleep", "Trinity's explorer has dedicated devices and never sleeps", idle=True),
     Dropped("rollout.memory.sleep_level", "Trinity's explorer never sleeps", idle=True),
-    Key(f"{ROLL}.enable_openai_api", "rollout.openai_server.enabled", False),
-    Key(f"{ROLL}.enable_auto_tool_choice", "rollout.openai_server.tool_choice", False),
-    Key(f"{ROLL}.tool_call_parser", "rollout.openai_server.tool_parser", None),
-    Key(f"{ROLL}.reasoning_parser", "rollout.openai_server.reasoning_parser", None),
-    Key(f"{ROLL}.enable_history", "rollout.openai_server.history", False),
-    Key(f"{ROLL}.enable_log_requests", "rollout.openai_server.log_requests", False),
-    Key(f"{ROLL}.base_port", "rollout.openai_server.port", None, Partly({None: 0})),
+    Key(f"{ROLL}.enable_openai_api", "rollout.openai_server.enabled"),
+    Key(f"{ROLL}.enable_auto_tool_choice", "rollout.openai_server.tool_choice"),
+    Key(f"{ROLL}.tool_call_parser", "rollout.openai_server.tool_parser"),
+    Key(f"{ROLL}.reasoning_parser", "rollout.openai_server.reasoning_parser"),
+    Key(f"{ROLL}.enable_history", "rollout.openai_server.history"),
+    Key(f"{ROLL}.enable_log_requests", "rollout.openai_server.log_requests"),
+    Key(f"{ROLL}.base_port", "rollout.openai_server.port", convert=Partly({None: 0})),
 ]

@@ -127,7 +127,7 @@ RULES = [
     CustomRule(
         "experience operators",
         (
-            DialectKey(OPERATORS, []),
+            DialectKey(OPERATORS),
             DialectKey(f"{OPERATORS}.*.name", ABSENT),
             DialectKey(f"{OPERATORS}.*.args", ABSENT),
         ),

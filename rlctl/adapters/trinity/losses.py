@@ -492,8 +492,10 @@ SCALE = "trainer.fix_actor_microbatch_loss_scale"
 
 PER_MICRO = "algorithm.loss_aggregation.per_micro_batch"
 SCALES: tuple[Rule, ...] = (
-    in_releases(Key(SCALE, PER_MICRO, False, Not(), formula="not fix_actor_microbatch_loss_scale in 0.5"), until="0.5"),
-    ReadOnly(SCALE, "with verl 0.8 Trinity adds up the means of micro-batches", False, when=since("0.6"), dead=always),
+    in_releases(
+        Key(SCALE, PER_MICRO, convert=Not(), formula="not fix_actor_microbatch_loss_scale in 0.5"), until="0.5"
+    ),
+    ReadOnly(SCALE, "with verl 0.8 Trinity adds up the means of micro-batches", when=since("0.6"), dead=always),
     WriteOnly(PER_MICRO, since("0.6"), "Trinity 0.6 adds up the means of micro-batches"),
 )
 """0.5 weighs micro-batches by their responses unless told not to; 0.6, with verl 0.8, does not read the key."""
@@ -511,8 +513,8 @@ LOSS: list[Rule] = [
     CustomRule(
         "policy loss",
         (
-            DialectKey(f"{X}policy_loss_fn", None),
-            DialectKey(f"{X}policy_loss_fn_args", None),
+            DialectKey(f"{X}policy_loss_fn"),
+            DialectKey(f"{X}policy_loss_fn_args"),
             *(
                 DialectKey(f"{X}policy_loss_fn_args.{name}")
                 for name in (
@@ -570,7 +572,7 @@ LOSS: list[Rule] = [
     *SCALES,
     CustomRule(
         "KL in the loss",
-        (DialectKey(f"{X}kl_loss_fn", None, takes=KL_WORDS), DialectKey(f"{X}kl_loss_fn_args.kl_coef", 0.001)),
+        (DialectKey(f"{X}kl_loss_fn", takes=KL_WORDS), DialectKey(f"{X}kl_loss_fn_args.kl_coef", 0.001)),
         (KL, f"{KL}.estimator", f"{KL}.coefficient"),
         _read_kl_loss,
         _write_kl_loss,
@@ -599,7 +601,7 @@ LOSS: list[Rule] = [
     CustomRule(
         "entropy",
         (
-            DialectKey(f"{X}entropy_loss_fn", None, takes=("default", "mix", "none")),
+            DialectKey(f"{X}entropy_loss_fn", takes=("default", "mix", "none")),
             DialectKey(f"{X}entropy_loss_fn_args.entropy_coef", 0.0),
         ),
         ("algorithm.entropy_coefficient",),
@@ -610,7 +612,7 @@ LOSS: list[Rule] = [
     CustomRule(
         "old log-probs",
         (
-            DialectKey(f"{X}bypass_old_logprobs", True),
+            DialectKey(f"{X}bypass_old_logprobs"),
             DialectKey("trainer.trainer_config.algorithm.rollout_correction.bypass_mode", True),
         ),
         ("algorithm.old_log_probs",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlctl.adapters.engine.checkpoint_path import checkpoint
-from rlctl.adapters.engine.rules import Key, Rule
+from rlctl.adapters.engine.rules import ABSENT, Key, Rule
 from rlctl.adapters.verl_trainer.megatron import bridge, overrides
 
 
@@ -11,7 +11,7 @@ def megatron(block: str, to: str) -> list[Rule]:
     """What only verl's keys say of a Megatron engine: Trinity has separate keys for its sizes since 0.6."""
     return [
         Key(f"{block}.use_distributed_optimizer", f"{to}.distributed_optimizer", True),
-        checkpoint(block, to, "trinity"),
+        checkpoint(block, to, "trinity", on=False, path=None),
         *overrides(block, to, ("full", "uniform", 1, ["core_attn"])),
-        bridge(block, to, if_written=True, missing="Trinity's Megatron has no {word}"),
+        bridge(block, to, ABSENT, if_written=True, missing="Trinity's Megatron has no {word}"),
     ]

@@ -184,8 +184,8 @@ MICRO: list[Rule] = [
     CustomRule(
         "micro-batch",
         (
-            DialectKey("trainer.use_dynamic_bsz", True),
-            DialectKey("trainer.max_token_len_per_gpu", None),
+            DialectKey("trainer.use_dynamic_bsz"),
+            DialectKey("trainer.max_token_len_per_gpu"),
             DialectKey(f"{ACTOR}.use_dynamic_bsz", None, until="0.5"),
             DialectKey(f"{ACTOR}.ppo_max_token_len_per_gpu", None, until="0.5"),
             DialectKey(f"{ACTOR}.ppo_micro_batch_size_per_gpu", VersionedDefault({"0.5": 1, "0.6": None})),

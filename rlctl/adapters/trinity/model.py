@@ -298,15 +298,15 @@ def _write_folder(view: Writing) -> Iterator[Out]:
 TOP: list[Rule] = [
     CustomRule(
         "mode",
-        (DialectKey("mode", "both", takes=MODES),),
+        (DialectKey("mode", takes=MODES),),
         ("run.mode",),
         _mode,
         _write_mode,
         why="Supervised training is a mode of Trinity's and an objective here, and one device is a mode too.",
     ),
-    Key("project", "run.project", "Trinity-RFT", always=True),
-    Key("group", "run.group", "", Emptied("")),
-    Key("name", "run.name", "rft", always=True),
+    Key("project", "run.project", always=True),
+    Key("group", "run.group", convert=Emptied("")),
+    Key("name", "run.name", always=True),
     CustomRule(
         "checkpoint folder",
         (),
@@ -320,17 +320,18 @@ TOP: list[Rule] = [
     Key(
         "continue_from_checkpoint",
         "checkpoint.resume",
-        True,
-        Names({True: "auto", False: "never"}, "Trinity resumes from the run's own folder or starts from scratch"),
+        convert=Names(
+            {True: "auto", False: "never"}, "Trinity resumes from the run's own folder or starts from scratch"
+        ),
     ),
-    Key("ray_namespace", "runtime.ray.namespace", "", Emptied("")),
+    Key("ray_namespace", "runtime.ray.namespace", convert=Emptied("")),
     Key("model.model_path", "model.path", ABSENT, always=True),
     CustomRule(
         "lengths",
         (
-            DialectKey("model.max_model_len", None),
-            DialectKey("model.max_prompt_tokens", None),
-            DialectKey("model.max_response_tokens", None),
+            DialectKey("model.max_model_len"),
+            DialectKey("model.max_prompt_tokens"),
+            DialectKey("model.max_response_tokens"),
         ),
         (
             "model.max_context_tokens",
@@ -353,22 +354,21 @@ TOP: list[Rule] = [
         },
         why="Three lengths are one sum, of which a text says any two, and Trinity refuses a sum that is too small.",
     ),
-    Key("model.min_response_tokens", "rollout.sampling.min_response_tokens", 0),
+    Key("model.min_response_tokens", "rollout.sampling.min_response_tokens"),
     Key(
         "model.enable_prompt_truncation",
         "data.train_on_truncated_prompts",
-        True,
-        Partly({True: False, False: True}),
+        convert=Partly({True: False, False: True}),
         quiet=True,
     ),
-    Key("model.repetition_penalty", "rollout.sampling.repetition_penalty", 1.0),
+    Key("model.repetition_penalty", "rollout.sampling.repetition_penalty"),
     CustomRule(
         "chat template",
         (
-            DialectKey("model.custom_chat_template", None),
-            DialectKey("model.chat_template_path", None),
-            DialectKey("model.enable_thinking", None),
-            DialectKey(f"{ROLL}.enable_thinking", None),
+            DialectKey("model.custom_chat_template"),
+            DialectKey("model.chat_template_path"),
+            DialectKey("model.enable_thinking"),
+            DialectKey(f"{ROLL}.enable_thinking"),
         ),
         ("model.chat_template", "model.chat_template_args"),
         _read_template,
@@ -384,17 +384,16 @@ TOP: list[Rule] = [
     Key(
         "model.trust_remote_code",
         "model.trust_remote_code",
-        False,
         since="0.6",
         also=(DialectKey(f"{MODEL}.trust_remote_code", False),),
     ),
-    Key("model.rope_theta", "model.rope.theta", None),
-    Tree("model.rope_scaling", "model.rope.scaling", default=None),
+    Key("model.rope_theta", "model.rope.theta"),
+    Tree("model.rope_scaling", "model.rope.scaling"),
     CustomRule(
         "LoRA",
         (
-            DialectKey("model.lora_configs", None, takes=list),
-            *(DialectKey(f"model.lora_configs.*.{key}") for key in LORA),
+            DialectKey("model.lora_configs", takes=list),
+            *(DialectKey(f"model.lora_configs.*.{key}", ABSENT) for key in LORA),
         ),
         ("model.lora", *(f"model.lora.{field}" for field in (*LORA.values(), "dropout", "merge_for_rollout"))),
         _read_lora,

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl.adapters.engine.rules import (
-    ABSENT,
     NO_KEY,
     BadValueError,
     CustomRule,
@@ -226,7 +225,7 @@ def _read_plain(view: Reading) -> Iterator[Flow]:
 OUTPUT: list[Rule] = [
     CustomRule(
         "already the default",
-        (DialectKey("trainer.trainer_type", "verl"), DialectKey("explorer.bench_on_latest_checkpoint", False)),
+        (DialectKey("trainer.trainer_type"), DialectKey("explorer.bench_on_latest_checkpoint")),
         (),
         _read_plain,
         nothing,
@@ -277,7 +276,7 @@ OUTPUT: list[Rule] = [
     CustomRule(
         "auxiliary buffers",
         (
-            DialectKey("buffer.trainer_input.auxiliary_buffers", {}),
+            DialectKey("buffer.trainer_input.auxiliary_buffers"),
             DialectKey("buffer.trainer_input.auxiliary_buffers.**"),
         ),
         (
@@ -294,12 +293,11 @@ OUTPUT: list[Rule] = [
         },
         why="Buffers have names of the user's, and settings that are split between two mappings.",
     ),
-    Key("trainer.save_hf_checkpoint", "checkpoint.export", "last"),
+    Key("trainer.save_hf_checkpoint", "checkpoint.export"),
     Key(
         "trainer.save_strategy",
         "checkpoint.writers",
-        "unrestricted",
-        Names(
+        convert=Names(
             {
                 "unrestricted": "all",
                 "single_thread": "one_thread",
@@ -311,8 +309,7 @@ OUTPUT: list[Rule] = [
     Key(
         "trainer.max_checkpoints_to_keep",
         "checkpoint.keep_last",
-        None,
-        Kept(0),
+        convert=Kept(0),
         also=(DialectKey(f"{TC}.trainer.max_actor_ckpt_to_keep", None),),
     ),
     Key(f"{TC}.trainer.max_critic_ckpt_to_keep", "checkpoint.keep_last_critic", None),
@@ -336,8 +333,8 @@ OUTPUT: list[Rule] = [
     CustomRule(
         "monitor",
         (
-            DialectKey("monitor.monitor_type", "tensorboard"),
-            DialectKey("monitor.monitor_args", None),
+            DialectKey("monitor.monitor_type"),
+            DialectKey("monitor.monitor_args"),
             DialectKey("monitor.monitor_args.**"),
         ),
         (
@@ -355,8 +352,7 @@ OUTPUT: list[Rule] = [
     Key(
         "monitor.enable_ray_timeline",
         "profiling.ray_timeline",
-        False,
-        Names({False: None, True: True}, missing="Trinity names the file of Ray's timeline itself"),
+        convert=Names({False: None, True: True}, missing="Trinity names the file of Ray's timeline itself"),
     ),
     *[
         Dropped(f"profiling.{name}", "Trinity's only profiler is Ray's timeline", idle=True)
@@ -375,7 +371,6 @@ OUTPUT: list[Rule] = [
     Key(
         f"{TC}.trainer.device",
         "placement.device",
-        ABSENT,
         write_when=lambda view: view.get("placement.device") != "auto",
     ),
     *[
@@ -383,10 +378,10 @@ OUTPUT: list[Rule] = [
         for name in ("roles{}.**", "cpus_per_worker")
     ],
     Dropped("placement.roles", "Trinity places an explorer and a trainer", {}),
-    Key("log.level", "runtime.log_level", "INFO", LEVELS),
-    Key("log.group_by_node", "runtime.logs_by_node", False),
-    Key("ignore_validator_suggestions", "runtime.device_memory_check", False, Partly({True: False, False: True})),
-    Key("cluster.ray_address", "runtime.ray.address", "auto"),
+    Key("log.level", "runtime.log_level", convert=LEVELS),
+    Key("log.group_by_node", "runtime.logs_by_node"),
+    Key("ignore_validator_suggestions", "runtime.device_memory_check", convert=Partly({True: False, False: True})),
+    Key("cluster.ray_address", "runtime.ray.address"),
     *[
         Dropped(f"runtime.{name}", "Trinity passes only explorer.env_vars: set other variables where Ray starts")
         for name in ("env_vars", "env_vars.**", "role_env_vars", "role_env_vars.**")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from rlctl.adapters.engine.rules import (
-    ABSENT,
     NO_KEY,
     DefaultFrom,
     Dropped,
@@ -34,7 +33,7 @@ class Parameters(Partly):
 
 
 OFFLOAD = Parameters({True: "parameters", False: "none"}, "derived")
-*SHARDING, WRAPPING = sharding(f"{REF}.fsdp_config", E)
+*SHARDING, WRAPPING = sharding(f"{REF}.fsdp_config", E, handed_on=True)
 FSDP: tuple[Rule, ...] = (
     Key(
         f"{REF}.fsdp_config.param_offload",
@@ -52,8 +51,7 @@ FSDP: tuple[Rule, ...] = (
     Key(
         f"{REF}.fsdp_config.wrap_policy.transformer_layer_cls_to_wrap",
         f"{E}.wrap_layers",
-        ABSENT,
-        Listed(),
+        convert=Listed(),
     ),
     Key(
         f"{REF}.ulysses_sequence_parallel_size",
@@ -77,10 +75,10 @@ REFERENCE: list[Rule] = [
                 (
                     *[
                         Key(f"{REF}.megatron.{key}", f"{E}.{field}", DefaultFrom(f"trainer.megatron.{key}"))
-                        for key, field, _ in SIZES
+                        for key, field in SIZES
                     ],
                     *megatron(f"{REF}.megatron", E),
-                    Key(f"{REF}.megatron.param_offload", f"{E}.offload", ABSENT, OFFLOAD),
+                    Key(f"{REF}.megatron.param_offload", f"{E}.offload", convert=OFFLOAD),
                 ),
                 lambda view: role_strategy(view, f"{REF}.strategy") == "megatron",
                 lambda view: writes_engine(view, E, "megatron"),
@@ -91,7 +89,7 @@ REFERENCE: list[Rule] = [
     Dropped("reference.engine.**", NO_KEY),
     Dropped("reference.precision", "Trinity's reference uses the policy's dtypes", None),
     Dropped("reference.precision.**", "Trinity's reference uses the policy's dtypes"),
-    Key(f"{REF}.use_torch_compile", "reference.compile", ABSENT),
+    Key(f"{REF}.use_torch_compile", "reference.compile"),
     Dropped("reference.model", "Trinity's reference is the initial policy", None),
     Dropped("reference.model.**", "Trinity's reference is the initial policy"),
 ]

@@ -401,7 +401,7 @@ def _plain_reward(place: tuple[Any, ...], reward: Mapping[str, Any]) -> Iterator
 REWARD: list[Rule] = [
     CustomRule(
         "rewards",
-        (DialectKey(f"{E}.default_reward_fn_type", None),),
+        (DialectKey(f"{E}.default_reward_fn_type"),),
         ("rewards", *(f"rewards[].{name}" for name in REWARD_FIELDS)),
         _read_rewards,
         _write_rewards,

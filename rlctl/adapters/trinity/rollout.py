@@ -129,39 +129,38 @@ class DroppedShare(Same):
 
 
 EXPLORER: list[Rule] = [
-    Key("explorer.max_timeout", "rollout.timeouts.response", 1800, WholeSeconds()),
-    Key("explorer.max_retry_times", "rollout.timeouts.retries", 2),
-    Switch("explorer.dynamic_timeout.enable", "rollout.timeouts.dynamic", False),
-    Key("explorer.dynamic_timeout.ratio", "rollout.timeouts.dynamic.ratio", 3.0),
+    Key("explorer.max_timeout", "rollout.timeouts.response", convert=WholeSeconds()),
+    Key("explorer.max_retry_times", "rollout.timeouts.retries"),
+    Switch("explorer.dynamic_timeout.enable", "rollout.timeouts.dynamic"),
+    Key("explorer.dynamic_timeout.ratio", "rollout.timeouts.dynamic.ratio"),
     Key(
         "explorer.over_rollout.ratio",
         "rollout.oversampling.ratio",
-        0.0,
-        DroppedShare(),
+        convert=DroppedShare(),
         formula="with sync_style other than fixed",
     ),
-    Key("explorer.over_rollout.wait_after_min", "rollout.oversampling.wait_after_minimum", 30.0),
+    Key("explorer.over_rollout.wait_after_min", "rollout.oversampling.wait_after_minimum"),
     *[
         Dropped(f"rollout.oversampling.{name}", "Trinity's explorer does not refill batches")
         for name in ["additional_prompts", "generation_batch_prompts", "max_generation_batches"]
     ],
-    Key("explorer.runner_per_model", "rollout.runners_per_engine", 8),
+    Key("explorer.runner_per_model", "rollout.runners_per_engine"),
     CustomRule(
         "responses of a runner",
-        (DialectKey("explorer.max_repeat_times_per_runner", None),),
+        (DialectKey("explorer.max_repeat_times_per_runner"),),
         ("rollout.split_groups",),
         lambda view: _read_repeat(view),
         lambda view: _write_repeat(view),
         "1 if each response of a group is a separate request",
         why="A number above 1 has no canonical form and is kept, and only a config that says it is written.",
     ),
-    Key("explorer.runner_state_report_interval", "rollout.report_every", 0, WholeSeconds()),
+    Key("explorer.runner_state_report_interval", "rollout.report_every", convert=WholeSeconds()),
     Tree("explorer.env_vars", "rollout.env_vars"),
     CustomRule(
         "workflow",
         (
-            DialectKey(TYPE, None),
-            DialectKey(EVALUATION_TYPE, None),
+            DialectKey(TYPE),
+            DialectKey(EVALUATION_TYPE),
         ),
         (
             "rollout.default_agent",
@@ -187,7 +186,7 @@ EXPLORER: list[Rule] = [
     ),
     CustomRule(
         "auxiliary models",
-        (DialectKey("explorer.auxiliary_models", []), DialectKey("explorer.auxiliary_models.*.**")),
+        (DialectKey("explorer.auxiliary_models"), DialectKey("explorer.auxiliary_models.*.**")),
         (
             "rollout.auxiliary_models",
             *(
@@ -212,5 +211,5 @@ EXPLORER: list[Rule] = [
     ],
     Dropped("rollout.agent_workers", "Trinity's runners are explorer.runner_per_model", idle=True),
     *of_other_agents(*OF_STEPS, *OF_STATES),
-    Key("trainer.enable_preview", "rollout.log_responses", False),
+    Key("trainer.enable_preview", "rollout.log_responses"),
 ]

@@ -117,10 +117,10 @@ SAMPLING: list[Rule] = [
     CustomRule(
         "sampling",
         (
-            DialectKey("model.temperature", 1.0),
-            DialectKey("model.top_p", 1.0),
-            DialectKey("model.top_k", -1),
-            DialectKey("model.logprobs", 0),
+            DialectKey("model.temperature"),
+            DialectKey("model.top_p"),
+            DialectKey("model.top_k"),
+            DialectKey("model.logprobs"),
         ),
         (
             "rollout.sampling.temperature",
@@ -143,8 +143,8 @@ SAMPLING: list[Rule] = [
         },
         why="A task set's own numbers override the model's, and each task set is written with all of them.",
     ),
-    Key(f"{ROLL}.ignore_eos", "rollout.sampling.ignore_eos", False),
-    Key(f"{ROLL}.seed", "rollout.sampling.seed", 42),
+    Key(f"{ROLL}.ignore_eos", "rollout.sampling.ignore_eos"),
+    Key(f"{ROLL}.seed", "rollout.sampling.seed"),
     *[Dropped(f"rollout.sampling.{name}", NO_KEY) for name in ["min_p", "stop", "num_beams"]],
     Dropped("rollout.sampling.include_stop", NO_KEY, matters=True),
 ]

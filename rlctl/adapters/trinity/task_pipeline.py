@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.rules import ABSENT, CustomRule, DialectKey, Flow, Inexpressible, Out, Reading, Writing
+from rlctl.adapters.engine.rules import CustomRule, DialectKey, Flow, Inexpressible, Out, Reading, Writing
 from rlctl.common.messages.reasons import said
 
 ROOT, TO = "data_processor.task_pipeline", "data.operators"
@@ -221,18 +221,18 @@ RULES = [
     CustomRule(
         "task pipeline",
         (
-            DialectKey(ROOT, None, takes=dict),
+            DialectKey(ROOT, takes=dict),
             DialectKey(f"{ROOT}.operators", []),
-            DialectKey(f"{ROOT}.operators.*.name", ABSENT),
-            DialectKey(f"{ROOT}.operators.*.args", ABSENT),
-            DialectKey(f"{ROOT}.operators.*.args.**", ABSENT),
+            DialectKey(f"{ROOT}.operators.*.name"),
+            DialectKey(f"{ROOT}.operators.*.args"),
+            DialectKey(f"{ROOT}.operators.*.args.**"),
             DialectKey(f"{ROOT}.{FILE}", None),
-            DialectKey(f"{ROOT}.inputs", ABSENT),
-            DialectKey(f"{ROOT}.output.path", ABSENT),
-            DialectKey(f"{ROOT}.target_fields", ABSENT, takes=list),
-            DialectKey(f"{ROOT}.priority_weights", ABSENT),
-            *(DialectKey(f"{ROOT}.priority_weights.{name}", ABSENT) for name in WEIGHTS),
-            DialectKey(f"{ROOT}.top_k", ABSENT),
+            DialectKey(f"{ROOT}.inputs"),
+            DialectKey(f"{ROOT}.output.path"),
+            DialectKey(f"{ROOT}.target_fields", takes=list),
+            DialectKey(f"{ROOT}.priority_weights"),
+            *(DialectKey(f"{ROOT}.priority_weights.{name}") for name in WEIGHTS),
+            DialectKey(f"{ROOT}.top_k"),
         ),
         (
             TO,

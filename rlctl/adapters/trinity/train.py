@@ -10,6 +10,7 @@ from typing import Any
 from rlctl.adapters.engine.combined_rows import OneOf, ShareOrAmount
 from rlctl.adapters.engine.rules import (
     ABSENT,
+    FROM_SCHEMA,
     NO_KEY,
     SAME,
     Absent,
@@ -47,7 +48,7 @@ from rlctl.adapters.trinity.batch import factor, rounded, trainer_steps
 from rlctl.adapters.trinity.keys import ACTOR, CRITIC_C, MODEL, REF
 from rlctl.adapters.trinity.megatron import megatron
 from rlctl.adapters.verl_trainer.fsdp import sharding
-from rlctl.adapters.verl_trainer.megatron import SIZES
+from rlctl.adapters.verl_trainer.megatron import DATACLASS, SIZES
 from rlctl.common.messages.reasons import said
 from rlctl.common.numbers import is_number
 from rlctl.common.records import record
@@ -219,9 +220,9 @@ def writes_engine(view: Writing, to: str, name: str) -> bool:
 WARMUP = ("lr_warmup_steps", "lr_warmup_steps_ratio")
 
 
-def warmup_keys(root: str) -> tuple[DialectKey, ...]:
-    """The two keys of a warm-up."""
-    return tuple(DialectKey(f"{root}.{name}", off) for name, off in zip(WARMUP, (-1, 0.0), strict=True))
+def warmup_keys(root: str, off: Sequence[Any] = (FROM_SCHEMA, FROM_SCHEMA)) -> tuple[DialectKey, ...]:
+    """The two keys of a warm-up, with their defaults where no schema has them."""
+    return tuple(DialectKey(f"{root}.{name}", default) for name, default in zip(WARMUP, off, strict=True))
 
 
 def read_warmup(view: Reading, keys: Sequence[str], role: str) -> Iterator[Flow]:
@@ -338,7 +339,7 @@ def first(own: str, common: str, to: str, default: Any, convert: Converter = SAM
     """A verl key that decides where it is written; since 0.6 Trinity has a key for it too, which is the one written."""
     return [
         Key(own, to, default, convert, write_when=lambda view: view.version < (0, 6)),
-        Key(common, to, default, convert, write_when=lambda view: view.version >= (0, 6)),
+        Key(common, to, convert=convert, write_when=lambda view: view.version >= (0, 6)),
     ]
 
 
@@ -386,10 +387,10 @@ class Shapes(Calculation):
         return Computed(nearest, reason, lost=reason, always=True)
 
 
-def schedule(key: str, role: str) -> Key:
+def schedule(key: str, role: str, default: Any = FROM_SCHEMA) -> Key:
     """The shape of a model's learning rate, which an older key decides where it is written."""
-    older = DialectKey(f"{key.rpartition('.')[0]}.warmup_style", None)
-    return Key(key, f"{role}.lr_scheduler.type", "constant", Shapes(role), also=(older,))
+    older = DialectKey(f"{key.rpartition('.')[0]}.warmup_style", FROM_SCHEMA if default is FROM_SCHEMA else None)
+    return Key(key, f"{role}.lr_scheduler.type", default, Shapes(role), also=(older,))
 
 
 def overrides() -> list[Rule]:
@@ -404,7 +405,7 @@ def overrides() -> list[Rule]:
         ("min_lr_ratio", "lr_scheduler.min_lr_ratio", SAME),
     )
     never = [
-        Key(f"{root}.{key}", f"{to}.{field}", ABSENT, convert, since="0.6", write_when=lambda view: False)
+        Key(f"{root}.{key}", f"{to}.{field}", convert=convert, since="0.6", write_when=lambda view: False)
         for key, field, convert in keys
     ]
     return [
@@ -441,15 +442,15 @@ def _decays(view: Writing) -> bool:
 
 TRAINER: list[Rule] = [
     *overrides(),
-    Key("algorithm.optimizer.lr", "train.optimizer.lr", 1e-6),
-    Key("algorithm.optimizer.weight_decay", "train.optimizer.weight_decay", 0.01),
+    Key("algorithm.optimizer.lr", "train.optimizer.lr"),
+    Key("algorithm.optimizer.weight_decay", "train.optimizer.weight_decay"),
     norms_and_biases("train.optimizer", lambda view: strategy(view) == "megatron", lambda view: not is_fsdp(view)),
-    Key("algorithm.optimizer.betas", "train.optimizer.betas", [0.9, 0.999], Listed()),
-    Key("algorithm.optimizer.optimizer_type", "train.optimizer.type", "adam", ADAM),
+    Key("algorithm.optimizer.betas", "train.optimizer.betas", convert=Listed()),
+    Key("algorithm.optimizer.optimizer_type", "train.optimizer.type", convert=ADAM),
     OneOf(
         (
-            DialectKey("algorithm.optimizer.clip_grad", 1.0),
-            DialectKey("trainer.grad_clip", 1.0),
+            DialectKey("algorithm.optimizer.clip_grad"),
+            DialectKey("trainer.grad_clip"),
             DialectKey(f"{ACTOR}.grad_clip", None, until="0.5"),
             DialectKey(f"{ACTOR}.optim.clip_grad", None, "0.6"),
         ),
@@ -487,7 +488,6 @@ TRAINER: list[Rule] = [
         "train.lr_scheduler.min_lr_ratio",
         "train.lr_scheduler.min_lr",
         "train.optimizer.lr",
-        default=0.01,
         most=1.0,
         too_much="Trinity's lowest rate is a share of the peak, at most the peak itself",
         always=_decays,
@@ -512,11 +512,10 @@ TRAINER: list[Rule] = [
         (
             DialectKey(
                 "trainer.trainer_strategy",
-                "fsdp2",
                 takes=("fsdp", "fsdp2", "megatron"),
             ),
             DialectKey(f"{ACTOR}.strategy", None, until="0.5"),
-            DialectKey("model.tinker.enable", False),
+            DialectKey("model.tinker.enable"),
             *(DialectKey(f"model.tinker.{name}", ABSENT) for name in TINKER),
         ),
         ("train.engine.type", "train.engine.source", "train.engine.args"),
@@ -538,8 +537,8 @@ TRAINER: list[Rule] = [
     CustomRule(
         "offload",
         (
-            DialectKey("trainer.param_offload", False),
-            DialectKey("trainer.optimizer_offload", False),
+            DialectKey("trainer.param_offload"),
+            DialectKey("trainer.optimizer_offload"),
             *(
                 DialectKey(f"{ACTOR}.{block}.{name}", False)
                 for block in ("fsdp_config", "megatron")
@@ -562,22 +561,20 @@ TRAINER: list[Rule] = [
     ),
     *first(f"{ACTOR}.megatron.grad_offload", "trainer.grad_offload", "train.engine.offload_gradients", False),
     *first(f"{ACTOR}.fsdp_config.offload_policy", "trainer.offload_policy", "train.engine.cpu_offload_policy", False),
-    *sharding(f"{ACTOR}.fsdp_config", "train.engine"),
+    *sharding(f"{ACTOR}.fsdp_config", "train.engine", handed_on=True),
     Key(
         f"{ACTOR}.fsdp_config.wrap_policy.transformer_layer_cls_to_wrap",
         "train.engine.wrap_layers",
-        ABSENT,
-        Listed(),
+        convert=Listed(),
     ),
     Key(
-        f"{ACTOR}.fsdp_config.model_dtype", "train.precision.parameters", ABSENT, DTYPES, quiet=True, write_when=is_fsdp
+        f"{ACTOR}.fsdp_config.model_dtype", "train.precision.parameters", convert=DTYPES, quiet=True, write_when=is_fsdp
     ),
     Key(f"{ACTOR}.fsdp_config.dtype", "train.precision.compute", "bfloat16", LONG_DTYPES, write_when=is_fsdp),
     Key(
         f"{ACTOR}.megatron.dtype",
         "train.precision.compute",
-        ABSENT,
-        LONG_DTYPES,
+        convert=LONG_DTYPES,
         since="0.6",
         quiet=True,
         write_when=lambda view: not is_fsdp(view) and view.get("train.precision.compute") != "bfloat16",
@@ -587,11 +584,10 @@ TRAINER: list[Rule] = [
             Key(
                 f"{ACTOR}.ulysses_sequence_parallel_size",
                 "train.engine.ulysses_sequence_parallel_size",
-                ABSENT,
                 until="0.5",
                 write_when=lambda view: False,
             ),
-            Key("trainer.ulysses_sequence_parallel_size", "train.engine.ulysses_sequence_parallel_size", 1),
+            Key("trainer.ulysses_sequence_parallel_size", "train.engine.ulysses_sequence_parallel_size"),
         ),
         lambda view: strategy(view) != "megatron",
         lambda view: bool(view.get("train.engine.type") == "fsdp2"),
@@ -600,8 +596,10 @@ TRAINER: list[Rule] = [
     When(
         tuple(
             rule
-            for key, field, default in SIZES
-            for rule in first(f"{ACTOR}.megatron.{key}", f"trainer.megatron.{key}", f"train.engine.{field}", default)
+            for key, field in SIZES
+            for rule in first(
+                f"{ACTOR}.megatron.{key}", f"trainer.megatron.{key}", f"train.engine.{field}", DATACLASS[key]
+            )
         ),
         lambda view: strategy(view) == "megatron",
         lambda view: bool(view.get("train.engine.type") == "megatron"),
@@ -636,7 +634,6 @@ TRAINER: list[Rule] = [
     Key(
         "trainer.use_remove_padding",
         "train.packing",
-        True,
         also=(DialectKey(f"{MODEL}.use_remove_padding", True, until="0.5"),),
     ),
     Key(f"{MODEL}.use_fused_kernels", "train.fused_kernels.enabled", False),

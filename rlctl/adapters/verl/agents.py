@@ -23,7 +23,6 @@ from rlctl.adapters.engine.one_sided_rows import ReadOnly
 from rlctl.adapters.engine.rules import (
     ABSENT,
     CustomRule,
-    DefaultFrom,
     DialectKey,
     Flow,
     Inexpressible,
@@ -75,19 +74,17 @@ SETTINGS: tuple[Rule, ...] = (
     Key(
         f"{M}.max_assistant_turns",
         "max_turns",
-        None,
-        also=(DialectKey(f"{M}.max_turns", None),),
+        also=(DialectKey(f"{M}.max_turns"),),
     ),
-    Key(f"{M}.max_user_turns", "max_observations", None),
+    Key(f"{M}.max_user_turns", "max_observations"),
     Key(
         f"{M}.max_parallel_calls",
         "max_parallel_calls",
-        1,
         note="verl removes further calls from the message, rlctl answers them with an error",
     ),
-    Key(f"{M}.max_tool_response_length", "max_tool_response_characters", 256),
-    Key(f"{M}.tool_response_truncate_side", "tool_truncation", "middle"),
-    Key(FORMAT, "tool_format", "hermes", ToolFormats()),
+    Key(f"{M}.max_tool_response_length", "max_tool_response_characters"),
+    Key(f"{M}.tool_response_truncate_side", "tool_truncation"),
+    Key(FORMAT, "tool_format", convert=ToolFormats()),
 )
 
 
@@ -253,27 +250,25 @@ def _is_unused(view: Reading) -> bool:
     return agent_of(view) == SINGLE
 
 
-def _counted(key: str, own: str, since: str) -> ReadOnly:
+def _counted(key: str, own: str) -> ReadOnly:
     """A key that names the tools which the data's length filter counts, if these are the agent's."""
     return ReadOnly(
         key,
         "rlctl counts the tools that the agent shows",
-        DefaultFrom(own),
-        since,
         when=lambda view: view.get(key) in (None, view.get(own)),
     )
 
 
-COUNTED = (("data.tool_config_path", CLASSES, "0.6"), ("data.function_tool_path", FUNCTIONS, "0.8"))
-"""The keys, those of the tools that the agent shows, and the first releases that have them."""
+COUNTED = (("data.tool_config_path", CLASSES), ("data.function_tool_path", FUNCTIONS))
+"""The keys, and those of the tools that the agent shows."""
 RULES: list[Rule] = [
     CustomRule(
         "agent",
         (
-            DialectKey(LOOP, SINGLE),
-            DialectKey(ENABLE, False),
-            *(DialectKey(key, None) for key, since in FIRST_WITH.items()),
-            DialectKey(LOOPS, None),
+            DialectKey(LOOP),
+            DialectKey(ENABLE),
+            *(DialectKey(key) for key, since in FIRST_WITH.items()),
+            DialectKey(LOOPS),
         ),
         (
             "rollout.default_agent",
@@ -297,12 +292,12 @@ RULES: list[Rule] = [
     ),
     OfAgent(SETTINGS, has_tools, _shown_tools, ""),
     *(
-        ReadOnly(key.name, UNUSED, key.default, key.since, key.until, when=_is_unused, dead=always)
+        ReadOnly(key.name, UNUSED, since=key.since, until=key.until, when=_is_unused, dead=always)
         for rule in SETTINGS
         for key in rule.keys
     ),
-    *(_counted(key, own, since) for key, own, since in COUNTED),
-    Key(f"{R}.agent.num_workers", "rollout.agent_workers", 8),
+    *(_counted(key, own) for key, own in COUNTED),
+    Key(f"{R}.agent.num_workers", "rollout.agent_workers"),
     *(sources_of_rows(kind, COLUMN, "verl") for kind in ("train", "eval")),
     *of_other_agents(),
 ]

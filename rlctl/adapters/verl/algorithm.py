@@ -8,6 +8,7 @@ from typing import Any
 from rlctl.adapters.engine.one_sided_rows import FollowsFrom, WriteOnly
 from rlctl.adapters.engine.preset import unfolded_preset
 from rlctl.adapters.engine.rules import (
+    ABSENT,
     Absent,
     CustomRule,
     DialectKey,
@@ -265,7 +266,6 @@ RULES: list[Rule] = [
         "algorithm.adv_estimator",
         "algorithm.advantage",
         ADVANTAGES,
-        "gae",
         always=True,
         missing=NO_ESTIMATOR,
         dialect="verl",
@@ -274,22 +274,22 @@ RULES: list[Rule] = [
         unused=nearest.learns_from_teacher_alone,
         needs=nearest.NEEDS,
     ),
-    Key("algorithm.gamma", "algorithm.advantage.gamma", 1.0, PerToken()),
-    Key("algorithm.lam", "algorithm.advantage.lambda", 1.0),
-    Key("algorithm.norm_adv_by_std_in_grpo", "algorithm.advantage.normalize_by_std", True),
+    Key("algorithm.gamma", "algorithm.advantage.gamma", convert=PerToken()),
+    Key("algorithm.lam", "algorithm.advantage.lambda"),
+    Key("algorithm.norm_adv_by_std_in_grpo", "algorithm.advantage.normalize_by_std"),
     Dropped("algorithm.advantage.whiten", "in verl the estimator decides: gae, reinforce_plus_plus and gdpo whiten"),
     Dropped("algorithm.advantage.clip", "verl does not clip advantages"),
     Dropped("algorithm.advantage.epsilon", "verl adds 1e-6"),
     Dropped("algorithm.advantage.kl_order", "verl subtracts KL before it normalizes"),
     Dropped("algorithm.advantage.baseline", "only Trinity has opmd"),
     Dropped("algorithm.advantage.tau", "only Trinity has opmd"),
-    Key("algorithm.gdpo_reward_keys", "algorithm.advantage.args.gdpo_reward_keys"),
+    Key("algorithm.gdpo_reward_keys", "algorithm.advantage.args.gdpo_reward_keys", ABSENT),
     ChosenOrNearest(
         f"{A}.policy_loss.loss_mode",
         "algorithm.policy_loss",
         LOSSES,
-        "vanilla",
         since="0.5",
+        older="vanilla",
         missing="verl has no loss {name}",
         dialect="verl",
         nearest=nearest.LOSSES,
@@ -298,9 +298,9 @@ RULES: list[Rule] = [
     CustomRule(
         "clip range",
         (
-            DialectKey(f"{A}.clip_ratio", 0.2),
-            DialectKey(f"{A}.clip_ratio_low", 0.2),
-            DialectKey(f"{A}.clip_ratio_high", 0.2),
+            DialectKey(f"{A}.clip_ratio"),
+            DialectKey(f"{A}.clip_ratio_low"),
+            DialectKey(f"{A}.clip_ratio_high"),
         ),
         ("algorithm.policy_loss.clip_low", "algorithm.policy_loss.clip_high"),
         _read_clip,
@@ -315,24 +315,17 @@ RULES: list[Rule] = [
     ),
     CustomRule(
         "dual clip",
-        (DialectKey(f"{A}.clip_ratio_c", 3.0),),
+        (DialectKey(f"{A}.clip_ratio_c"),),
         ("algorithm.policy_loss.dual_clip",),
         _read_dual,
         _write_dual,
         why="It fills a field of rlctl's losses and an argument of verl's own, and one loss has no such bound.",
     ),
-    Key(f"{A}.tau_pos", "algorithm.policy_loss.tau_positive", 1.0),
-    Key(f"{A}.tau_neg", "algorithm.policy_loss.tau_negative", 1.05),
+    Key(f"{A}.tau_pos", "algorithm.policy_loss.tau_positive"),
+    Key(f"{A}.tau_neg", "algorithm.policy_loss.tau_negative"),
     *[
-        Key(f"{A}.policy_loss.{name}", f"algorithm.policy_loss.args.{name}", default)
-        for name, default, since in (
-            ("clip_cov_ratio", 0.0002, "0.5"),
-            ("clip_cov_lb", 1.0, "0.5"),
-            ("clip_cov_ub", 5.0, "0.5"),
-            ("kl_cov_ratio", 0.0002, "0.5"),
-            ("ppo_kl_coef", 0.1, "0.5"),
-            ("dro_beta", None, "0.9"),
-        )
+        Key(f"{A}.policy_loss.{name}", f"algorithm.policy_loss.args.{name}")
+        for name in ("clip_cov_ratio", "clip_cov_lb", "clip_cov_ub", "kl_cov_ratio", "ppo_kl_coef", "dro_beta")
     ],
     Dropped("algorithm.policy_loss.args", "verl's loss has no such argument"),
     Dropped("algorithm.policy_loss.importance_weight", "verl's gpg has no importance weight", "none"),
@@ -342,36 +335,35 @@ RULES: list[Rule] = [
     Dropped("algorithm.advantage.args", "verl's estimator has no such argument, so it computes something else"),
     CustomRule(
         "aggregation",
-        (DialectKey(f"{A}.loss_agg_mode", "token-mean"),),
+        (DialectKey(f"{A}.loss_agg_mode"),),
         (AGGREGATION,),
         _read_aggregation,
         _write_aggregation,
         "loss_agg_mode; sapo, and until 0.9.0 gspo, always use seq-mean-token-mean",
         why="The loss and the release decide whether the key is read at all.",
     ),
-    Key(f"{A}.loss_scale_factor", "algorithm.loss_aggregation.scale_factor", None),
+    Key(f"{A}.loss_scale_factor", "algorithm.loss_aggregation.scale_factor"),
     Dropped(
         "algorithm.loss_aggregation.per_micro_batch",
         "verl averages the loss over the whole mini-batch",
         matters=True,
     ),
     Switch(f"{A}.use_kl_loss", "algorithm.kl_in_loss"),
-    Key(f"{A}.kl_loss_coef", "algorithm.kl_in_loss.coefficient", 0.001),
-    Key(f"{A}.kl_loss_type", "algorithm.kl_in_loss.estimator", "low_var_kl", _kl("loss")),
+    Key(f"{A}.kl_loss_coef", "algorithm.kl_in_loss.coefficient"),
+    Key(f"{A}.kl_loss_type", "algorithm.kl_in_loss.estimator", convert=_kl("loss")),
     *USES_KL_IN_REWARD,
-    Key("algorithm.kl_penalty", "algorithm.kl_in_reward.estimator", "kl", _kl("penalty")),
-    Key("algorithm.kl_ctrl.kl_coef", "algorithm.kl_in_reward.coefficient", 0.001),
-    Key(
-        "algorithm.kl_ctrl.type", "algorithm.kl_in_reward.adaptive", "fixed", Names({"fixed": False, "adaptive": True})
-    ),
-    Key("algorithm.kl_ctrl.target_kl", "algorithm.kl_in_reward.target", 0.1),
-    Key("algorithm.kl_ctrl.horizon", "algorithm.kl_in_reward.horizon", 10000),
-    Key(f"{A}.entropy_coeff", "algorithm.entropy_coefficient", 0),
+    Key("algorithm.kl_penalty", "algorithm.kl_in_reward.estimator", convert=_kl("penalty")),
+    Key("algorithm.kl_ctrl.kl_coef", "algorithm.kl_in_reward.coefficient"),
+    Key("algorithm.kl_ctrl.type", "algorithm.kl_in_reward.adaptive", convert=Names({"fixed": False, "adaptive": True})),
+    Key("algorithm.kl_ctrl.target_kl", "algorithm.kl_in_reward.target"),
+    Key("algorithm.kl_ctrl.horizon", "algorithm.kl_in_reward.horizon"),
+    Key(f"{A}.entropy_coeff", "algorithm.entropy_coefficient"),
     Key(
         f"{C}.bypass_mode",
         "algorithm.old_log_probs",
-        False,
-        Names({False: "recompute", True: "rollout"}, "verl never chooses by the batch size; it always recomputes them"),
+        convert=Names(
+            {False: "recompute", True: "rollout"}, "verl never chooses by the batch size; it always recomputes them"
+        ),
         since="0.7",
     ),
     FollowsFrom(
@@ -389,17 +381,15 @@ RULES: list[Rule] = [
     CORRECTION,
     *shaping.RULES,
     Switch("algorithm.use_pf_ppo", P),
-    Key("algorithm.pf_ppo.reweight_method", f"{P}.reweight", "pow"),
-    Key("algorithm.pf_ppo.weight_pow", f"{P}.power", 2.0),
+    Key("algorithm.pf_ppo.reweight_method", f"{P}.reweight"),
+    Key("algorithm.pf_ppo.weight_pow", f"{P}.power"),
     *shaping_dropped("verl", "your own reward manager"),
     Dropped("algorithm.loss_weights.**", "verl weighs losses only by their coefficients"),
     *[
         Replay(
             f"{A}.{block}.router_replay.mode",
             "algorithm.router_replay",
-            "disabled",
-            REPLAY,
-            since="0.7",
+            convert=REPLAY,
             write_when=_replays_in(block),
         )
         for block in REPLAYING
@@ -407,9 +397,7 @@ RULES: list[Rule] = [
     Replay(
         f"{A}.router_replay.mode",
         "algorithm.router_replay",
-        "disabled",
-        REPLAY,
-        since="0.7",
+        convert=REPLAY,
         write_when=lambda view: view.version < (0, 9) and view.get("train.engine")["type"] != "fsdp2",
     ),
     PRESET,

@@ -250,7 +250,7 @@ RULES: list[Rule] = [
                 writes=unsaid,
                 reason="",
                 of=tuple(
-                    DialectKey(f"{root}.use_rollout_log_probs", takes=bool)
+                    DialectKey(f"{root}.use_rollout_log_probs", ABSENT, takes=bool)
                     for root in (ASYNC, "actor_rollout_ref.actor")
                 ),
                 formula="the rollout engine's if training is fully asynchronous",

@@ -208,17 +208,16 @@ def _read_epochs(view: Reading) -> Iterator[Flow]:
         yield Flow(view.to("schedule.total_epochs"), epochs, used, same=True)
 
 
-def total_rules(default_epochs: int, *, evaluates: bool = False) -> list[Rule]:
+def total_rules(*, evaluates: bool = False) -> list[Rule]:
     """How long a run is; the same keys for PPO and SFT.
 
     Args:
-        default_epochs: the default of the epochs.
         evaluates: whether a run of no epochs evaluates.
     """
     return [
         CustomRule(
             "total steps",
-            (DialectKey("trainer.total_training_steps", None), DialectKey(asynchronous.SAMPLES, ABSENT)),
+            (DialectKey("trainer.total_training_steps"), DialectKey(asynchronous.SAMPLES, ABSENT)),
             ("schedule.total_steps", "schedule.total_optimizer_steps"),
             _read_total,
             _write_total,
@@ -230,7 +229,7 @@ def total_rules(default_epochs: int, *, evaluates: bool = False) -> list[Rule]:
         ),
         CustomRule(
             "total epochs",
-            (DialectKey("trainer.total_epochs", default_epochs), DialectKey(asynchronous.EPOCHS, ABSENT)),
+            (DialectKey("trainer.total_epochs"), DialectKey(asynchronous.EPOCHS, ABSENT)),
             ("schedule.total_epochs", "run.mode") if evaluates else ("schedule.total_epochs",),
             _read_epochs_or_none if evaluates else _read_epochs,
             _write_epochs,
@@ -313,7 +312,6 @@ ACTOR_MICRO = micro(
     tokens=f"{A}.ppo_max_token_len_per_gpu",
     responses=f"{A}.ppo_micro_batch_size_per_gpu",
     total=f"{A}.ppo_micro_batch_size",
-    default=16384,
 )
 FOLLOWS_ACTOR = {"dynamic": f"{A}.use_dynamic_bsz", "tokens": f"{A}.ppo_max_token_len_per_gpu"}
 
@@ -332,7 +330,7 @@ def log_prob_micro(prefix: str, to: str, role: Role, passes: Callable[[Writing],
     )
 
 
-PROMPTS = Key("data.train_batch_size", "batch.prompts_per_step", 1024, always=True)
+PROMPTS = Key("data.train_batch_size", "batch.prompts_per_step", always=True)
 RULES: list[Rule] = [
     *asynchronous.RULES,
     CustomRule(
@@ -343,16 +341,15 @@ RULES: list[Rule] = [
         PROMPTS.write,
         why="The fully asynchronous trainer has no batch: a step is the product of three other keys.",
     ),
-    Key(f"{R}.n", "batch.responses_per_prompt", 1, always=True),
+    Key(f"{R}.n", "batch.responses_per_prompt", always=True),
     Key(
         f"{A}.ppo_mini_batch_size",
         "batch.mini_batch_responses",
-        256,
-        MiniBatch(),
+        convert=MiniBatch(),
         always=True,
         formula="prompts x rollout.n = responses",
     ),
-    Key(f"{A}.ppo_epochs", "batch.ppo_epochs", 1),
+    Key(f"{A}.ppo_epochs", "batch.ppo_epochs"),
     ACTOR_MICRO,
     log_prob_micro(R, "batch.log_prob_micro_batch", ACTOR, lambda view: True),
     log_prob_micro(
@@ -361,26 +358,25 @@ RULES: list[Rule] = [
         REFERENCE,
         lambda view: arithmetic.needs_reference(view.config),
     ),
-    Key(f"{A}.shuffle", "batch.shuffle", False),
+    Key(f"{A}.shuffle", "batch.shuffle"),
     Key(f"{A}.data_loader_seed", "batch.shuffle_seed", ABSENT),
-    Key("trainer.balance_batch", "batch.balance", True),
+    Key("trainer.balance_batch", "batch.balance"),
     Dropped("batch.round_tokens_to", "verl pads as its engines need it"),
-    *total_rules(30, evaluates=True),
+    *total_rules(evaluates=True),
     interval("trainer.test_freq", "schedule.evaluate_every"),
-    Key("trainer.val_before_train", "schedule.evaluate_at_start", True),
+    Key("trainer.val_before_train", "schedule.evaluate_at_start"),
     Dropped("schedule.evaluate_at_end", "verl always evaluates after the last step if test_freq is set"),
     Key(
         "trainer.critic_warmup",
         "schedule.critic_warmup_steps",
-        0,
-        CountedFromOne(),
+        convert=CountedFromOne(),
         formula="critic_warmup - 1, counted from 1",
     ),
     When(
-        (Key("data.gen_batch_size", "rollout.oversampling.generation_batch_prompts", None),),
+        (Key("data.gen_batch_size", "rollout.oversampling.generation_batch_prompts"),),
         lambda view: not asynchronous.is_fully(view),
         lambda view: True,
         "prompts are sampled one by one",
     ),
-    Key("data.val_batch_size", "data.evaluation_batch_prompts", None),
+    Key("data.val_batch_size", "data.evaluation_batch_prompts"),
 ]

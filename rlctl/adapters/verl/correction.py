@@ -7,6 +7,7 @@ from typing import Any
 
 from rlctl.adapters.engine.rules import (
     ABSENT,
+    FROM_SCHEMA,
     BadValueError,
     CustomRule,
     DialectKey,
@@ -192,26 +193,19 @@ def _write_weight(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
 
 
 KEYS = (
-    DialectKey(f"{C}.rollout_is", None, "0.7"),
-    DialectKey(f"{C}.rollout_is_threshold", 2.0, "0.7", words=True),  # also LOWER_UPPER
-    DialectKey(f"{C}.rollout_rs", None, "0.7"),
-    DialectKey(f"{C}.rollout_rs_threshold", None, "0.7"),
-    DialectKey(f"{C}.rollout_rs_threshold_lower", None, "0.7", "0.7"),
-    DialectKey(f"{C}.rollout_token_veto_threshold", None, "0.7", "0.7"),
-    DialectKey(f"{C}.use_policy_gradient", None, "0.7", "0.7", takes=bool),
-    DialectKey(f"{C}.loss_type", "ppo_clip", takes=("ppo_clip", "reinforce")),
-    DialectKey(f"{C}.rollout_is_batch_normalize", False, "0.7"),
+    DialectKey(f"{C}.rollout_is", since="0.7"),
+    DialectKey(f"{C}.rollout_is_threshold", since="0.7", words=True),  # also LOWER_UPPER
+    DialectKey(f"{C}.rollout_rs", since="0.7"),
+    DialectKey(f"{C}.rollout_rs_threshold", since="0.7"),
+    DialectKey(f"{C}.rollout_rs_threshold_lower", since="0.7", until="0.7"),
+    DialectKey(f"{C}.rollout_token_veto_threshold", since="0.7", until="0.7"),
+    DialectKey(f"{C}.use_policy_gradient", since="0.7", until="0.7", takes=bool),
+    DialectKey(f"{C}.loss_type", takes=("ppo_clip", "reinforce")),
+    DialectKey(f"{C}.rollout_is_batch_normalize", since="0.7"),
     *(
-        DialectKey(f"{root}.rollout_is{end}", default if root == "algorithm" else ABSENT, "0.6", "0.6")
-        for root in ("algorithm", A)
-        for end, default in (
-            ("", False),
-            ("_threshold", None),
-            ("_threshold_lower", None),
-            ("_level", "token"),
-            ("_mode", "truncate"),
-            ("_veto_threshold", 1e-4),
-        )
+        DialectKey(f"{root}.rollout_is{end}", default, since="0.6", until="0.6")
+        for root, default in (("algorithm", FROM_SCHEMA), (A, ABSENT))
+        for end in ("", "_threshold", "_threshold_lower", "_level", "_mode", "_veto_threshold")
     ),
 )
 LEGACY_FILLS: dict[str, str | tuple[str, ...]] = {

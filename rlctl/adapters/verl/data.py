@@ -11,6 +11,7 @@ from rlctl.adapters.engine.implied import ENVIRONMENTS, told
 from rlctl.adapters.engine.one_sided_rows import ReadOnly, WriteOnly
 from rlctl.adapters.engine.rules import (
     ABSENT,
+    FROM_SCHEMA,
     CustomRule,
     DialectKey,
     Dropped,
@@ -35,15 +36,19 @@ from rlctl.documents.paths import KeyPath
 R = "actor_rollout_ref.rollout"
 ANSWER = "reward_model.ground_truth"
 COLUMNS = {
-    "prompt_key": ("data.prompt_key", "prompt"),
-    "source_key": ("data.reward_fn_key", "data_source"),
-    "image_key": ("data.image_key", "images"),
-    "video_key": ("data.video_key", "videos"),
-    "audio_key": ("data.audio_key", "audios"),
+    "prompt_key": "data.prompt_key",
+    "source_key": "data.reward_fn_key",
+    "image_key": "data.image_key",
+    "video_key": "data.video_key",
+    "audio_key": "data.audio_key",
 }
 
 
-def _files(kind: str, key: str, columns: dict[str, tuple[str, Any]], fixed: dict[str, Any]) -> CustomRule:
+UNLISTED_COLUMNS = {"data.image_key": "images", "data.video_key": "videos"}
+"""What ``RLHFDataset`` in ``verl/utils/dataset/rl_dataset.py`` reads where a release's config has no such key."""
+
+
+def _files(kind: str, key: str, columns: dict[str, str], fixed: dict[str, Any]) -> CustomRule:
     """The files of one kind, each with the columns that hold for all."""
 
     def read(view: Reading) -> Iterator[Flow]:
@@ -53,7 +58,7 @@ def _files(kind: str, key: str, columns: dict[str, tuple[str, Any]], fixed: dict
             single = not isinstance(raw, (list, tuple))
             used = (view.path(key),)
             yield Flow((*to, "path"), path, used, same=single)
-            for field, (column, _) in columns.items():
+            for field, column in columns.items():
                 yield Flow((*to, field), view.get(column), (view.path(column),), same=True)
             for field, value in fixed.items():
                 yield Flow((*to, field), value, ())
@@ -85,7 +90,7 @@ def _files(kind: str, key: str, columns: dict[str, tuple[str, Any]], fixed: dict
         write,
         by_key={
             key: f"data.{kind}[].path",
-            **{column: f"data.{kind}[].{field}" for field, (column, _) in columns.items()},
+            **{column: f"data.{kind}[].{field}" for field, column in columns.items()},
         },
         why="A list of files becomes a list of sources, each with columns and settings that hold for all files of verl's.",
     )
@@ -104,7 +109,8 @@ def _write_episodes(view: Writing, kind: str, key: str, sources: Any) -> Iterato
 
 
 def _columns(view: Writing, kind: str, index: int, source: dict[str, Any], columns: Any) -> Iterator[Out]:
-    for field, (column, default) in columns.items():
+    for field, column in columns.items():
+        default = view.default(DialectKey(column, UNLISTED_COLUMNS.get(column, FROM_SCHEMA)))
         first = view.get(f"data.{kind}")[0][field] if kind == "train" or not view.get("data.train") else None
         first = view.get("data.train")[0][field] if view.get("data.train") else first
         place = ("data", kind, index, field)
@@ -167,7 +173,7 @@ OTHERWISE = {
 def _rows_used(kind: str, files: str, key: str) -> CustomRule:
     """How many rows are used, which verl counts over all files of a kind."""
 
-    number = DialectKey(key, -1)
+    number = DialectKey(key)
 
     def read(view: Reading) -> Iterator[Flow]:
         value = view.get(key)
@@ -341,12 +347,12 @@ PER_SOURCE = {
 """The canonical keys of a kind of sources."""
 
 
-def column_keys(columns: dict[str, tuple[str, Any]]) -> tuple[DialectKey, ...]:
+def column_keys(columns: dict[str, str]) -> tuple[DialectKey, ...]:
     """The keys that name columns."""
-    return tuple(DialectKey(key, default) for key, default in columns.values())
+    return tuple(DialectKey(key, UNLISTED_COLUMNS.get(key, FROM_SCHEMA)) for key in columns.values())
 
 
-def source_rules(train: str, evaluation: str, columns: dict[str, tuple[str, Any]], fixed: dict[str, Any]) -> list[Rule]:
+def source_rules(train: str, evaluation: str, columns: dict[str, str], fixed: dict[str, Any]) -> list[Rule]:
     """The files, and how many of their rows are used."""
     return [
         _files("train", train, columns, fixed),
@@ -357,11 +363,11 @@ def source_rules(train: str, evaluation: str, columns: dict[str, tuple[str, Any]
 
 
 CUSTOM: list[Rule] = [
-    Switch("data.custom_cls.path", "data.custom", None, write_on=ABSENT, write_off=ABSENT),
+    Switch("data.custom_cls.path", "data.custom", write_on=ABSENT, write_off=ABSENT),
     When(
         (
-            Key("data.custom_cls.path", "data.custom.path", None),
-            Key("data.custom_cls.name", "data.custom.class_name", None, Partly({None: ""})),
+            Key("data.custom_cls.path", "data.custom.path"),
+            Key("data.custom_cls.name", "data.custom.class_name", convert=Partly({None: ""})),
         ),
         lambda view: bool(view.get("data.custom_cls.path")),
         lambda view: view.get("data.custom") is not None,
@@ -375,11 +381,11 @@ RULES: list[Rule] = [
     CustomRule(
         "evaluation sampling",
         (
-            DialectKey(f"{R}.val_kwargs.temperature", 0),
-            DialectKey(f"{R}.val_kwargs.top_p", 1.0),
-            DialectKey(f"{R}.val_kwargs.top_k", -1),
-            DialectKey(f"{R}.val_kwargs.n", 1),
-            DialectKey(f"{R}.val_kwargs.do_sample", False),
+            DialectKey(f"{R}.val_kwargs.temperature"),
+            DialectKey(f"{R}.val_kwargs.top_p"),
+            DialectKey(f"{R}.val_kwargs.top_k"),
+            DialectKey(f"{R}.val_kwargs.n"),
+            DialectKey(f"{R}.val_kwargs.do_sample"),
         ),
         (),
         _read_evaluation,
@@ -394,19 +400,19 @@ RULES: list[Rule] = [
         },
         why="One block of verl's samples for every evaluation source, and one of its switches makes it greedy.",
     ),
-    Key("data.max_prompt_length", "data.max_prompt_tokens", 512),
+    Key("data.max_prompt_length", "data.max_prompt_tokens"),
     ReadOnly(
         PROMPT_LENGTH,
         lambda view: said(
             "{data} decides which prompts are used" if _differs(view) else "the same as {data}", data=MAX_PROMPT
         ),
+        ABSENT,
         dead=_differs,
     ),
     Key(
         "data.filter_overlong_prompts",
         "data.overlong_prompts",
-        False,
-        Names({True: "drop", False: "keep"}),
+        convert=Names({True: "drop", False: "keep"}),
         write_when=negated(_leaves_cut),
     ),
     WriteOnly(
@@ -424,21 +430,20 @@ RULES: list[Rule] = [
         lambda view: "no prompt is truncated" if view.get("data.overlong_prompts") == "drop" else "",
         how="mapped",
     ),
-    Key("data.truncation", "data.truncation", "error"),
-    Key("data.shuffle", "data.curriculum.order", True, ORDER),
-    Key("data.seed", "data.seed", None),
-    Key("data.validation_shuffle", "data.shuffle_evaluation", False),
-    Key("data.dataloader_num_workers", "data.loader_workers", 8),
-    Key("data.filter_overlong_prompts_workers", "data.filter_workers", 1),
-    Key("data.use_shm", "data.stage_in_shared_memory", False),
-    Key("data.trust_remote_code", "data.trust_remote_code", False),
+    Key("data.truncation", "data.truncation"),
+    Key("data.shuffle", "data.curriculum.order", convert=ORDER),
+    Key("data.seed", "data.seed"),
+    Key("data.validation_shuffle", "data.shuffle_evaluation"),
+    Key("data.dataloader_num_workers", "data.loader_workers"),
+    Key("data.filter_overlong_prompts_workers", "data.filter_workers"),
+    Key("data.use_shm", "data.stage_in_shared_memory"),
+    Key("data.trust_remote_code", "data.trust_remote_code"),
     *CUSTOM,
     Tree("data.apply_chat_template_kwargs", "model.chat_template_args"),
     Key(
         "data.tokenizer",
         "model.tokenizer",
-        None,
-        also=(DialectKey("actor_rollout_ref.model.tokenizer_path", None),),
+        also=(DialectKey("actor_rollout_ref.model.tokenizer_path"),),
     ),
     Dropped("data.mixing", "verl concatenates its files"),
     *(

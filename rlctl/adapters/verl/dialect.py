@@ -202,7 +202,7 @@ class Verl(Dialect):
 
     def composition_of(self, config: Config) -> Composition:
         """The engine of the trained model; verl's asynchronous trainers are written as the usual one."""
-        return Composition(launch.COMPOSED.get(name := own_name(config.train.engine.choice, self.name), name))
+        return Composition(launch.composed_as(own_name(config.train.engine.type_name, self.name)))
 
     def is_composed(self, document: Document) -> bool:
         """A composed config has hundreds of keys, interpolations between them, and every block."""

@@ -14,13 +14,13 @@ LOSS = f"{D}.distillation_loss"
 ALONE = f"{D}.teacher_models.teacher_model.model_path"
 OLD = f"{D}.teacher_model.model_path"
 TYPED = {
-    "loss": (f"{LOSS}.loss_mode", "k3"),
-    "coefficient": (f"{LOSS}.distillation_loss_coef", 1.0),
-    "top_k": (f"{LOSS}.topk", 32),
+    "loss": f"{LOSS}.loss_mode",
+    "coefficient": f"{LOSS}.distillation_loss_coef",
+    "top_k": f"{LOSS}.topk",
 }
 ARGS = {
-    "with_rewards": (f"{LOSS}.use_task_rewards", True),
-    "policy_gradient": (f"{LOSS}.use_policy_gradient", False),
+    "with_rewards": f"{LOSS}.use_task_rewards",
+    "policy_gradient": f"{LOSS}.use_policy_gradient",
 }
 """Settings that other frameworks have too, under the names that they have in ``args``."""
 OWN = ("estimator", "nnodes", "n_gpus_per_node", "teacher_key")
@@ -58,29 +58,29 @@ def _read(view: Reading) -> Iterator[Flow]:
             yield Flow((), None, tuple(root + path for path in rest), "dead", "'distillation.enabled' is off")
         return
     teacher = _teacher(view)
-    read = (view.path(teacher), *(view.path(key) for key, _ in (*TYPED.values(), *ARGS.values())))
+    read = (view.path(teacher), *map(view.path, (*TYPED.values(), *ARGS.values())))
     yield Flow(to, {}, (view.path(f"{D}.enabled"),))
     yield Flow((*to, "teacher"), view.get(teacher) or "", (view.path(teacher),), same=True)
-    mode, used = view.get(TYPED["loss"][0]), (view.path(TYPED["loss"][0]),)
+    mode, used = view.get(TYPED["loss"]), (view.path(TYPED["loss"]),)
     if mode == TOP_K:
         yield Flow((*to, "loss"), "forward_kl", used)
-        yield Flow((*to, "top_k"), view.get(TYPED["top_k"][0]), (view.path(TYPED["top_k"][0]),), same=True)
+        yield Flow((*to, "top_k"), view.get(TYPED["top_k"]), (view.path(TYPED["top_k"]),), same=True)
     else:
         yield Flow((*to, "loss"), "reverse_kl" if mode in ESTIMATORS else mode, used)
         yield Flow((*to, "args", "estimator"), mode, used, same=True)
         yield Flow(
             (),
             None,
-            (view.path(TYPED["top_k"][0]),),
+            (view.path(TYPED["top_k"]),),
             "dead",
             said("only {top_k} compares the top-k tokens", top_k=TOP_K),
         )
-    weight = view.path(TYPED["coefficient"][0])
-    if view.get(ARGS["with_rewards"][0]):
-        yield Flow((*to, "coefficient"), view.get(TYPED["coefficient"][0]), (weight,), same=True)
+    weight = view.path(TYPED["coefficient"])
+    if view.get(ARGS["with_rewards"]):
+        yield Flow((*to, "coefficient"), view.get(TYPED["coefficient"]), (weight,), same=True)
     else:
         yield Flow((), None, (weight,), "dead", "it weighs the divergence against rewards, but use_task_rewards is off")
-    for name, (key, _) in ARGS.items():
+    for name, key in ARGS.items():
         yield Flow((*to, "args", name), view.get(key), (view.path(key),), same=True)
     for path, value in _leaves(view.get(D)):
         if root + path not in ((*root, "enabled"), *read):
@@ -103,7 +103,7 @@ def _write(view: Writing) -> Iterator[Out]:
         yield Flow(view.path(model), section["teacher"], ((*to, "teacher"),), same=True)
     yield from _write_loss(view, section)
     if args.get("with_rewards", True):
-        yield Flow(view.path(TYPED["coefficient"][0]), section["coefficient"], ((*to, "coefficient"),), same=True)
+        yield Flow(view.path(TYPED["coefficient"]), section["coefficient"], ((*to, "coefficient"),), same=True)
     elif section["coefficient"] != 1.0:
         yield Inexpressible(((*to, "coefficient"),), "verl weighs the divergence only if task rewards are used too")
     for name, value in args.items():
@@ -115,7 +115,7 @@ def _write(view: Writing) -> Iterator[Out]:
                 ((*to, "args", name), (*to, "args")), said("verl's distillation has no {name}", name=name)
             )
         elif name != "estimator":
-            key = view.path(ARGS[name][0]) if name in ARGS else (*view.path(D), *name.split("."))
+            key = view.path(ARGS[name]) if name in ARGS else (*view.path(D), *name.split("."))
             yield Flow(key, value, ((*to, "args", name), (*to, "args")), same=True)
     for name in POOL:
         if name.removeprefix(f"{D}.") not in args:
@@ -125,12 +125,12 @@ def _write(view: Writing) -> Iterator[Out]:
 
 
 def _write_loss(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
-    to, key = view.to(TO), view.path(TYPED["loss"][0])
+    to, key = view.to(TO), view.path(TYPED["loss"])
     loss, args = section["loss"], section["args"]
     if loss == "forward_kl":
         yield Flow(key, TOP_K, ((*to, "loss"),))
         if section["top_k"] is not None:
-            yield Flow(view.path(TYPED["top_k"][0]), section["top_k"], ((*to, "top_k"),), same=True)
+            yield Flow(view.path(TYPED["top_k"]), section["top_k"], ((*to, "top_k"),), same=True)
         return
     estimator = args.get("estimator", "k1" if args.get("policy_gradient") else "k3")
     used = ((*to, "args", "estimator"), (*to, "args"), (*to, "loss"))
@@ -156,11 +156,11 @@ RULES: list[Rule] = [
     CustomRule(
         "distillation",
         (
-            DialectKey(f"{D}.enabled", False),
-            DialectKey(ALONE, None),
-            DialectKey(OLD, ABSENT, "0.8"),
-            *(DialectKey(key, default) for key, default in (*TYPED.values(), *ARGS.values())),
-            DialectKey(f"{D}.**", ABSENT, "0.8"),
+            DialectKey(f"{D}.enabled"),
+            DialectKey(ALONE),
+            DialectKey(OLD, ABSENT, since="0.8"),
+            *map(DialectKey, (*TYPED.values(), *ARGS.values())),
+            DialectKey(f"{D}.**", since="0.8"),
         ),
         (TO, *(f"{TO}.{name}" for name in ("teacher", "loss", "coefficient", "top_k", "args"))),
         _read,

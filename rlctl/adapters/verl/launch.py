@@ -51,8 +51,8 @@ ENGINES = (
     "engine.strategy",
 )
 """Keys that name an engine; one that a config group chooses is named by the group alone."""
-COMPOSED = {"": "fsdp", "dp": "fsdp", "fsdp2": "fsdp"}
-"""Engines that verl composes as another one, by how a file names them."""
+COMPOSED = ("fsdp", "megatron", "veomni", "torchtitan", "mindspeed", "automodel")
+"""Engines that verl has a config group for; what another one is named by, as fsdp2 or a fork's, overrides the usual group."""
 ENGINE_KINDS = ("ppo", "sft_engine", "generation_server")
 """The kinds of file that are composed for an engine."""
 GROUPS = ("megatron", "veomni", "torchtitan")
@@ -163,8 +163,12 @@ def engine_of(values: Mapping[str, Any]) -> str:
 
 def composed_engine(values: Mapping[str, Any]) -> str:
     """The engine whose composition a file overrides."""
-    chosen = values.get("engine@engine") or engine_of(values)
-    return COMPOSED.get(str(chosen), str(chosen))
+    return composed_as(str(values.get("engine@engine") or engine_of(values)))
+
+
+def composed_as(engine: str) -> str:
+    """The engine whose config group holds for one that a file names."""
+    return engine if engine in COMPOSED else COMPOSED[0]
 
 
 def _choice(file: File, engine: str) -> tuple[tuple[str, ...], tuple[Change, ...]]:

@@ -9,6 +9,7 @@ from rlctl.adapters.engine.combined_rows import OneOf, ShareOrAmount
 from rlctl.adapters.engine.one_sided_rows import FollowsFrom, ReadOnly
 from rlctl.adapters.engine.rules import (
     ABSENT,
+    FROM_SCHEMA,
     Calculation,
     Computed,
     DialectKey,
@@ -79,14 +80,14 @@ def further_arguments(key: str, role: Role) -> list[Rule]:
 
     return [
         When(
-            (Tree(key, f"{_owner(role)}.optimizer.args", default=None, skips_empty=True),),
+            (Tree(key, f"{_owner(role)}.optimizer.args", skips_empty=True),),
             lambda view: not on_megatron(view),
             lambda view: not writes_megatron(view),
             reason="",
             lost="in verl, Megatron's values come from OptimizerConfig",
         ),
         When(
-            (Tree(key, f"{role.to}.optimizer_overrides", default=None, skips_empty=True),),
+            (Tree(key, f"{role.to}.optimizer_overrides", skips_empty=True),),
             on_megatron,
             writes_megatron,
             reason="",
@@ -95,23 +96,24 @@ def further_arguments(key: str, role: Role) -> list[Rule]:
     ]
 
 
-def optimizer(prefix: str, role: Role, *, rate: Any, betas: Any, since: str, clip: str = "") -> list[Rule]:
+def optimizer(prefix: str, role: Role, *, since: str, clip: str = "") -> list[Rule]:
     """The keys of an ``optim`` block that set the optimizer."""
     o, c = f"{prefix}.", f"{_owner(role)}.optimizer."
     return [
-        Key(f"{o}lr", f"{c}lr", rate, always=True),
-        Key(f"{o}weight_decay", f"{c}weight_decay", 0.01),
-        Key(f"{o}betas", f"{c}betas", betas, Listed()),
+        Key(f"{o}lr", f"{c}lr", always=True),
+        Key(f"{o}weight_decay", f"{c}weight_decay"),
+        Key(f"{o}betas", f"{c}betas", convert=Listed()),
         gradient_clip(f"{o}clip_grad", role, since, clip),
         under(
             "torchtitan",
             role,
-            Key(f"{o}name", f"{c}type", "AdamW", ADAMW),
-            Key(f"{o}eps", f"{c}epsilon", 1e-8),
+            Key(f"{o}name", f"{c}type", convert=ADAMW),
+            Key(f"{o}eps", f"{c}epsilon"),
         ),
         Key(
             f"{o}optimizer",
             f"{c}type",
+            ABSENT,
             convert=OptimizerName(ADAMW.names),
             unset="adamw",
             write_when=lambda view: has_engine(view, role) and view.get(f"{role.to}.type") != "torchtitan",
@@ -120,9 +122,9 @@ def optimizer(prefix: str, role: Role, *, rate: Any, betas: Any, since: str, cli
         under(
             "fsdp2",
             role,
-            Key(f"{o}optimizer_impl", f"{c}module", "torch.optim", Partly({"torch.optim": None})),
+            Key(f"{o}optimizer_impl", f"{c}module", convert=Partly({"torch.optim": None})),
         ),
-        under("megatron", role, Key(f"{o}weight_decay_incr_style", f"{c}weight_decay_style", "constant")),
+        under("megatron", role, Key(f"{o}weight_decay_incr_style", f"{c}weight_decay_style")),
         *[
             Dropped(f"{c}{name}", "verl keeps the weight decay constant at weight_decay")
             for name in ("start_weight_decay", "end_weight_decay")
@@ -167,7 +169,7 @@ class GradientBound(Calculation):
 
 def gradient_clip(key: str, role: Role, since: str, old: str) -> OneOf:
     """The bound of gradients: FSDP's workers read the role's ``grad_clip`` until 0.7, all others that of ``optim``."""
-    other = DialectKey(old, 1.0) if old else DialectKey(key.replace("clip_grad", "grad_clip"), ABSENT, "0.6")
+    other = DialectKey(old) if old else DialectKey(key.replace("clip_grad", "grad_clip"), ABSENT, since="0.6")
 
     def live(view: Reading) -> str:
         if old:
@@ -175,7 +177,7 @@ def gradient_clip(key: str, role: Role, since: str, old: str) -> OneOf:
         return other.name if view.written(other.name) and not view.written(key) else key
 
     return OneOf(
-        (DialectKey(key, 1.0, since if not old else ""), other),
+        (DialectKey(key, since=since if not old else ""), other),
         f"{_owner(role)}.optimizer.max_grad_norm",
         reads=live,
         writes=lambda view: old if old and is_old_fsdp(view, view.get(f"{role.to}.type") == "fsdp2") else key,
@@ -200,8 +202,8 @@ def fsdp_shape(prefix: str, to: str) -> OneOf:
     old, new = f"{prefix}.warmup_style", f"{prefix}.lr_scheduler_type"
     return OneOf(
         (
-            DialectKey(new, "constant"),
-            DialectKey(old, None),
+            DialectKey(new),
+            DialectKey(old),
         ),
         to,
         reads=lambda view: new if view.get(old) is None else old,
@@ -263,7 +265,7 @@ def lowest(key: str, schedule: str) -> ShareOrAmount:
     )
 
 
-def lowest_rate(key: str, schedule: str, default: Any = ABSENT) -> ShareOrAmount:
+def lowest_rate(key: str, schedule: str, default: Any = FROM_SCHEMA) -> ShareOrAmount:
     """The lowest rate itself; a share of the peak is multiplied by it."""
     return ShareOrAmount(
         key, "amount", f"{schedule}min_lr_ratio", f"{schedule}min_lr", _peak(schedule), default=default
@@ -281,7 +283,6 @@ def _length(key: str, schedule: str) -> list[Rule]:
         ReadOnly(
             key,
             "verl sets it to the steps of the run",
-            -1,
             dead=lambda view: is_number(view.get(key)) and view.get(key) > 0,
             about=(f"{schedule}total_steps",),
         ),
@@ -296,7 +297,7 @@ def _length(key: str, schedule: str) -> list[Rule]:
     ]
 
 
-def schedule(prefix: str, role: Role, *, ratio: Any = 0.0, megatron_shape: Any = None) -> list[Rule]:
+def schedule(prefix: str, role: Role) -> list[Rule]:
     """The keys of an ``optim`` block that move the learning rate; each engine has shapes of its own."""
     o, c = f"{prefix}.", f"{_owner(role)}.lr_scheduler."
     return [
@@ -305,33 +306,33 @@ def schedule(prefix: str, role: Role, *, ratio: Any = 0.0, megatron_shape: Any =
             role,
             fsdp_shape(prefix, f"{c}type"),
             lowest(f"{o}min_lr_ratio", c),
-            Key(f"{o}num_cycles", f"{c}num_cycles", 0.5),
+            Key(f"{o}num_cycles", f"{c}num_cycles"),
         ),
         under(
             "megatron",
             role,
-            Key(f"{o}lr_decay_style", f"{c}type", megatron_shape or "constant", MEGATRON_SCHEDULES),
-            lowest_rate(f"{o}min_lr", c),
-            Key(f"{o}lr_warmup_init", f"{c}warmup_start_lr"),
-            Key(f"{o}lr_decay_steps", f"{c}decay_steps", None, Ticks(c)),
-            Key(f"{o}lr_wsd_decay_steps", f"{c}wsd_decay_steps", None, Ticks(c)),
-            Key(f"{o}lr_wsd_decay_style", f"{c}wsd_decay_style"),
-            Key(f"{o}use_checkpoint_opt_param_scheduler", f"{c}restore_from_checkpoint"),
+            Key(f"{o}lr_decay_style", f"{c}type", convert=MEGATRON_SCHEDULES),
+            lowest_rate(f"{o}min_lr", c, ABSENT),
+            Key(f"{o}lr_warmup_init", f"{c}warmup_start_lr", ABSENT),
+            Key(f"{o}lr_decay_steps", f"{c}decay_steps", convert=Ticks(c)),
+            Key(f"{o}lr_wsd_decay_steps", f"{c}wsd_decay_steps", convert=Ticks(c)),
+            Key(f"{o}lr_wsd_decay_style", f"{c}wsd_decay_style", ABSENT),
+            Key(f"{o}use_checkpoint_opt_param_scheduler", f"{c}restore_from_checkpoint", ABSENT),
         ),
         under(
             "veomni",
             role,
-            Key(f"{o}lr_scheduler_type", f"{c}type", "cosine", FSDP_SCHEDULES, always=True),
-            lowest_rate(f"{o}lr_min", c, 0.0),
-            Key(f"{o}lr_start", f"{c}warmup_start_lr", 0.0),
+            Key(f"{o}lr_scheduler_type", f"{c}type", convert=FSDP_SCHEDULES, always=True),
+            lowest_rate(f"{o}lr_min", c),
+            Key(f"{o}lr_start", f"{c}warmup_start_lr"),
         ),
         under(
             "torchtitan",
             role,
-            Key(f"{o}decay_type", f"{c}type", "linear", TITAN_SCHEDULES, always=True),
-            Key(f"{o}min_lr_factor", f"{c}min_lr_ratio", 0.0),
+            Key(f"{o}decay_type", f"{c}type", convert=TITAN_SCHEDULES, always=True),
+            Key(f"{o}min_lr_factor", f"{c}min_lr_ratio"),
         ),
-        warmup(prefix, c, role, ratio),
+        warmup(prefix, c, role),
         *_length(f"{o}total_training_steps", c),
         ticks_of(c),
     ]

@@ -9,9 +9,9 @@ from rlctl.adapters.engine.conditions import always
 from rlctl.adapters.engine.one_sided_rows import FollowsFrom, WriteOnly
 from rlctl.adapters.engine.rules import (
     ABSENT,
+    FROM_SCHEMA,
     SAME,
     CustomRule,
-    DefaultFrom,
     DialectKey,
     Dropped,
     Flow,
@@ -51,9 +51,6 @@ def on_read(values: Mapping[str, Any]) -> Iterator[Finding]:
     mode = find(values, split(RESUME_MODE))
     if isinstance(mode, str) and "${" not in mode and mode.lower() not in RESUME.names:
         yield finding("resume-latest", Level.WARNING, RESUME_MODE, mode=mode)
-
-
-CONTENTS = ["model", "optimizer", "extra"]
 
 
 def _read_trackers(view: Reading) -> Iterator[Flow]:
@@ -159,52 +156,40 @@ def unread(why: str, *more: str) -> list[Rule]:
     return [*[Dropped(f"{section}.**", why, idle=True) for section in (*sections, *more)], *whole]
 
 
-def checkpoint(root: str, *, until_old: str = "0.4") -> list[Rule]:
-    """What a checkpoint holds."""
+def checkpoint(root: str, *, asynchronous: Any = FROM_SCHEMA) -> list[Rule]:
+    """What a checkpoint holds; ``asynchronous`` is the default of ``async_save`` where no schema has it."""
     return [
         Key(
             f"{root}.save_contents",
             "checkpoint.save_contents",
-            CONTENTS,
-            Listed(empty=[]),
+            convert=Listed(empty=[]),
             since="0.5",
-            also=(
-                DialectKey(
-                    f"{root}.contents",
-                    CONTENTS,
-                    until=until_old,
-                ),
-            ),
+            also=(DialectKey(f"{root}.contents"),),
         ),
         Key(
             f"{root}.load_contents",
             "checkpoint.load_contents",
-            DefaultFrom(f"{root}.save_contents"),
-            Listed(empty=[]),
+            convert=Listed(empty=[]),
             since="0.5",
         ),
-        Key(f"{root}.async_save", "checkpoint.asynchronous", False, since="0.6"),
+        Key(f"{root}.async_save", "checkpoint.asynchronous", asynchronous, since="0.6"),
     ]
 
 
-def trainer(
-    project: str, name: str, *, last: Rule = AT_END, each_epoch: str = "", resume: Names = RESUME
-) -> list[Rule]:
+def trainer(*, last: Rule = AT_END, each_epoch: str = "", resume: Names = RESUME) -> list[Rule]:
     """The ``trainer`` keys that PPO and SFT share.
 
     Args:
-        project: the default of the project's name.
-        name: the default of the run's name.
         last: what ``checkpoint.at_end`` is.
         each_epoch: the word of ``save_freq`` for once an epoch.
         resume: what a run continues from.
     """
     return [
-        Key("trainer.project_name", "run.project", project, quiet=True),
-        Key("trainer.experiment_name", "run.name", name, quiet=True),
+        Key("trainer.project_name", "run.project", quiet=True),
+        Key("trainer.experiment_name", "run.name", quiet=True),
         CustomRule(
             "trackers",
-            (DialectKey("trainer.logger", ["console", "wandb"]),),
+            (DialectKey("trainer.logger"),),
             (
                 "tracking",
                 *(
@@ -231,10 +216,10 @@ def trainer(
         interval("trainer.save_freq", "checkpoint.every", each_epoch=each_epoch),
         last,
         EXPORT,
-        Key(RESUME_MODE, "checkpoint.resume", "auto", resume),
-        Key("trainer.resume_from_path", "checkpoint.resume_path", None, OrFalse()),
+        Key(RESUME_MODE, "checkpoint.resume", convert=resume),
+        Key("trainer.resume_from_path", "checkpoint.resume_path", convert=OrFalse()),
         Key("trainer.default_local_dir", "checkpoint.folder", None),
-        Key("trainer.default_hdfs_dir", "checkpoint.remote", None),
+        Key("trainer.default_hdfs_dir", "checkpoint.remote"),
         Dropped("checkpoint.writers", "verl's processes write at the same time"),
     ]
 
@@ -267,34 +252,31 @@ RAY: list[Rule] = [
     Key(
         "ray_kwargs.timeline_json_file",
         "profiling.ray_timeline",
-        None,
-        also=(DialectKey("ray_init.timeline_json_file", None),),
+        also=(DialectKey("ray_init.timeline_json_file"),),
     ),
     Key(
         "ray_kwargs.ray_init.num_cpus",
         "runtime.ray.num_cpus",
-        None,
-        also=(DialectKey("ray_init.num_cpus", None),),
+        also=(DialectKey("ray_init.num_cpus"),),
     ),
 ]
 MODES = Names({False: "full", True: "evaluate_only"}, "verl runs the full loop, or only evaluates")
 RULES: list[Rule] = [
-    *trainer("verl_examples", "gsm8k", resume=OR_LATEST),
+    *trainer(resume=OR_LATEST),
     *checkpoint(f"{A}.checkpoint"),
-    Key("trainer.max_actor_ckpt_to_keep", "checkpoint.keep_last", None),
-    Key("trainer.max_critic_ckpt_to_keep", "checkpoint.keep_last_critic", None),
-    Key("trainer.del_local_ckpt_after_load", "checkpoint.delete_after_load", False),
+    Key("trainer.max_actor_ckpt_to_keep", "checkpoint.keep_last"),
+    Key("trainer.max_critic_ckpt_to_keep", "checkpoint.keep_last_critic"),
+    Key("trainer.del_local_ckpt_after_load", "checkpoint.delete_after_load"),
     Key("trainer.remove_previous_ckpt_in_save", "checkpoint.delete_previous", ABSENT, until="0.3"),
-    Key("trainer.val_only", "run.mode", False, MODES),
+    Key("trainer.val_only", "run.mode", convert=MODES),
     *GENERAL,
     Key(
         "skip.rollout.enable",
         "run.skip.rollout",
-        False,
-        Names({False: "off", True: "dump"}),
+        convert=Names({False: "off", True: "dump"}),
         also=(
-            DialectKey("actor_rollout_ref.rollout.skip.enable", False),
-            DialectKey("actor_rollout_ref.rollout.skip_rollout", False),
+            DialectKey("actor_rollout_ref.rollout.skip.enable"),
+            DialectKey("actor_rollout_ref.rollout.skip_rollout"),
         ),
     ),
     Key(
@@ -306,15 +288,14 @@ RULES: list[Rule] = [
             DialectKey("actor_rollout_ref.rollout.skip_dump_dir", ABSENT),
         ),
     ),
-    Key("global_profiler.tool", "profiling.tool", None),
+    Key("global_profiler.tool", "profiling.tool"),
     Key(
         "global_profiler.steps",
         "profiling.steps",
-        None,
-        Listed(),
-        also=(DialectKey("trainer.profile_steps", None, "0.5", "0.5"),),
+        convert=Listed(),
+        also=(DialectKey("trainer.profile_steps", since="0.5", until="0.5"),),
     ),
-    Key("global_profiler.profile_continuous_steps", "profiling.continuous", False),
+    Key("global_profiler.profile_continuous_steps", "profiling.continuous"),
     Key("global_profiler.save_path", "profiling.folder", ABSENT),
     *[
         Key(
@@ -344,5 +325,5 @@ RULES: list[Rule] = [
     *RAY,
     Key("ray_kwargs.ray_init.address", "runtime.ray.address", ABSENT, since="0.6", quiet=True),
     Tree("ray_kwargs.ray_init", "runtime.ray.init_args", but=("num_cpus", "address")),
-    Key("trainer.ray_wait_register_center_timeout", "runtime.ray.startup_timeout", 300),
+    Key("trainer.ray_wait_register_center_timeout", "runtime.ray.startup_timeout"),
 ]

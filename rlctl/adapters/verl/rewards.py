@@ -299,7 +299,7 @@ def _write_model(view: Writing, root: str, reward: dict[str, Any], place: tuple[
 
 
 OWN = (
-    DialectKey("custom_reward_function.path", None, until="0.7"),
+    DialectKey("custom_reward_function.path", until="0.7"),
     DialectKey("custom_reward_function.name", "compute_score", until="0.7"),
     DialectKey("custom_reward_function.reward_kwargs", ABSENT, until="0.7"),
     DialectKey("custom_reward_function.reward_kwargs.**", ABSENT, until="0.7"),
@@ -307,21 +307,21 @@ OWN = (
     DialectKey("reward_model.model.path", ABSENT, until="0.7"),
     DialectKey("reward_model.model.input_tokenizer", ABSENT),
     DialectKey("reward_model.model.trust_remote_code", False, "0.4", "0.7"),
-    DialectKey("reward_model.max_length", None),
-    DialectKey("reward_model.micro_batch_size_per_gpu", None),
+    DialectKey("reward_model.max_length"),
+    DialectKey("reward_model.micro_batch_size_per_gpu"),
     DialectKey("reward_model.strategy", ABSENT),
-    DialectKey("reward_model.sandbox_fusion.url", None),
-    DialectKey("reward_model.sandbox_fusion.max_concurrent", 64),
-    DialectKey("reward_model.sandbox_fusion.memory_limit_mb", 1024, "0.5", "0.7"),
-    DialectKey("reward.custom_reward_function.path", None, "0.8"),
-    DialectKey("reward.custom_reward_function.name", "compute_score", "0.8"),
-    DialectKey("reward.custom_reward_function.reward_kwargs", ABSENT, "0.8"),
-    DialectKey("reward.custom_reward_function.reward_kwargs.**", ABSENT, "0.8"),
-    DialectKey("reward.reward_model.enable", False, "0.8"),
-    DialectKey("reward.reward_model.model_path", None, "0.8"),
-    DialectKey("reward.sandbox_fusion.url", None, "0.8"),
-    DialectKey("reward.sandbox_fusion.max_concurrent", 64, "0.8"),
-    DialectKey("reward.sandbox_fusion.memory_limit_mb", 1024, "0.8"),
+    DialectKey("reward_model.sandbox_fusion.url"),
+    DialectKey("reward_model.sandbox_fusion.max_concurrent"),
+    DialectKey("reward_model.sandbox_fusion.memory_limit_mb", since="0.5", until="0.7"),
+    DialectKey("reward.custom_reward_function.path", since="0.8"),
+    DialectKey("reward.custom_reward_function.name", since="0.8"),
+    DialectKey("reward.custom_reward_function.reward_kwargs", ABSENT, since="0.8"),
+    DialectKey("reward.custom_reward_function.reward_kwargs.**", ABSENT, since="0.8"),
+    DialectKey("reward.reward_model.enable", since="0.8"),
+    DialectKey("reward.reward_model.model_path", since="0.8"),
+    DialectKey("reward.sandbox_fusion.url", since="0.8"),
+    DialectKey("reward.sandbox_fusion.max_concurrent", since="0.8"),
+    DialectKey("reward.sandbox_fusion.memory_limit_mb", since="0.8"),
 )
 
 REMOVED = ("batch", "prime")
@@ -379,8 +379,7 @@ RULES: list[Rule] = [
     Key(
         "reward.reward_manager.name",
         "reward_loop.manager",
-        "naive",
-        Manager("naive"),
+        convert=Manager("naive"),
         since="0.8",
         also=(
             DialectKey("reward_manager.name", ABSENT),
@@ -388,7 +387,7 @@ RULES: list[Rule] = [
         ),
         write_when=lambda view: not replaces_manager(view),
     ),
-    Key("reward_model.launch_reward_fn_async", "reward_loop.overlap_with_rollout", False),
+    Key("reward_model.launch_reward_fn_async", "reward_loop.overlap_with_rollout"),
     Dropped("reward_loop.max_queued", "verl has no limit on pending scores"),
     Key(
         "reward.num_workers",

@@ -9,7 +9,6 @@ from typing import Any
 from rlctl.adapters.engine.combined_rows import OneOf
 from rlctl.adapters.engine.rules import (
     ABSENT,
-    DefaultFrom,
     DialectKey,
     Reading,
     Rule,
@@ -98,7 +97,7 @@ def sequence_parallel(role: Role) -> OneOf:
 
     return OneOf(
         (
-            DialectKey(role.ulysses[0], role_default(role)),
+            DialectKey(role.ulysses[0]),
             *(DialectKey(key, ABSENT) for key in role.ulysses[1:]),
         ),
         f"{role.to}.ulysses_sequence_parallel_size",
@@ -106,11 +105,6 @@ def sequence_parallel(role: Role) -> OneOf:
         writes=lambda view: role.ulysses[0],
         convert=AtLeastOne(),
     )
-
-
-def role_default(role: Role) -> Any:
-    """The reference follows the policy."""
-    return DefaultFrom(ACTOR.ulysses[0]) if role.to == "reference.engine" else 1
 
 
 def kind_of_engine(view: Reading, key: str, groups: tuple[str, ...]) -> str:

@@ -164,9 +164,9 @@ RULES: list[Rule] = [
     CustomRule(
         "filters",
         (
-            DialectKey("algorithm.filter_groups.enable", False),
+            DialectKey("algorithm.filter_groups.enable"),
             DialectKey("algorithm.filter_groups.metric", REWARD),
-            DialectKey("algorithm.filter_groups.max_num_gen_batches", 0),
+            DialectKey("algorithm.filter_groups.max_num_gen_batches"),
         ),
         (
             "algorithm.filters",
@@ -188,7 +188,10 @@ RULES: list[Rule] = [
             *(DialectKey(f"{RECIPE}.{name}", ABSENT, until="0.7") for name in ("enable", "len", "penalty_factor")),
             *(
                 DialectKey(
-                    f"{root}.{name}", ABSENT, "0.8" if root == OVERLONG[0] else "", "" if root == OVERLONG[0] else "0.7"
+                    f"{root}.{name}",
+                    ABSENT,
+                    since="0.8" if root == OVERLONG[0] else "",
+                    until="" if root == OVERLONG[0] else "0.7",
                 )
                 for root in OVERLONG
                 for name in (

@@ -9,10 +9,10 @@ from rlctl.adapters.engine.combined_rows import OneOf
 from rlctl.adapters.engine.conditions import negated
 from rlctl.adapters.engine.rules import (
     ABSENT,
+    FROM_SCHEMA,
     NO_KEY,
     Calculation,
     CustomRule,
-    DefaultFrom,
     DialectKey,
     Dropped,
     Flow,
@@ -24,14 +24,13 @@ from rlctl.adapters.engine.rules import (
     Rule,
     Section,
     Tree,
-    VersionedDefault,
     When,
     Writing,
 )
 from rlctl.adapters.engine.values import AGGREGATIONS, DTYPES, Listed, Names, NullReads, Partly, Unclipped
 from rlctl.adapters.verl.batch import Prompts
 from rlctl.adapters.verl.optim import optimizer, schedule
-from rlctl.adapters.verl.roles import ACTOR, Role, sequence_parallel, under
+from rlctl.adapters.verl.roles import ACTOR, SFT_OLD, Role, sequence_parallel, under
 from rlctl.adapters.verl.roles import CRITIC as CRITIC_ROLE
 from rlctl.adapters.verl.roles import REFERENCE as REFERENCE_ROLE
 from rlctl.adapters.verl.training_engine import (
@@ -65,19 +64,22 @@ ATTENTION = Names(
 def lora(prefix: str, to: str, role: Role) -> list[Rule]:
     """The LoRA keys of a model block: flat ones, and since 0.7 a block that Megatron alone reads."""
     m, c = f"{prefix}.", f"{to}."
+    old = (
+        role is SFT_OLD
+    )  # its config has no lora_adapter_path, which FSDPSFTTrainer in verl/trainer/fsdp_sft_trainer.py reads since 0.6
     flat = (
-        _rank(f"{m}lora_rank", f"{m}lora_adapter_path", to, since="0.4"),
-        Key(f"{m}lora_alpha", f"{c}alpha", 16, since="0.4"),
-        Key(f"{m}target_modules", f"{c}target_modules", "all-linear", Listed(single=True, commas=True), since="0.4"),
-        Key(f"{m}exclude_modules", f"{c}exclude_modules", None, Listed()),
-        Key(f"{m}lora_adapter_path", f"{c}adapter_path", None),
+        _rank(f"{m}lora_rank", f"{m}lora_adapter_path", to),
+        Key(f"{m}lora_alpha", f"{c}alpha"),
+        Key(f"{m}target_modules", f"{c}target_modules", convert=Listed(single=True, commas=True)),
+        Key(f"{m}exclude_modules", f"{c}exclude_modules", convert=Listed()),
+        Key(f"{m}lora_adapter_path", f"{c}adapter_path", ABSENT if old else FROM_SCHEMA, since="0.6" if old else ""),
     )
     block = (
-        _rank(f"{m}lora.rank", f"{m}lora.adapter_path", to, since="0.7"),
-        Key(f"{m}lora.alpha", f"{c}alpha", 32),
-        Key(f"{m}lora.target_modules", f"{c}target_modules", list(MEGATRON_LINEAR), MegatronTargets()),
-        Key(f"{m}lora.exclude_modules", f"{c}exclude_modules", [], Listed(empty=[])),
-        Key(f"{m}lora.adapter_path", f"{c}adapter_path", None),
+        _rank(f"{m}lora.rank", f"{m}lora.adapter_path", to),
+        Key(f"{m}lora.alpha", f"{c}alpha"),
+        Key(f"{m}lora.target_modules", f"{c}target_modules", convert=MegatronTargets()),
+        Key(f"{m}lora.exclude_modules", f"{c}exclude_modules", convert=Listed(empty=[])),
+        Key(f"{m}lora.adapter_path", f"{c}adapter_path"),
     )
 
     def reads_block(view: Reading) -> bool:
@@ -90,9 +92,9 @@ def lora(prefix: str, to: str, role: Role) -> list[Rule]:
     return [
         When(flat, negated(reads_block), negated(writes_block), "Megatron reads the block model.lora"),
         When(block, reads_block, writes_block, "only Megatron reads this block"),
-        Key(f"{m}lora.dropout", f"{c}dropout", 0.0),
-        Key(f"{m}lora.merge", f"{c}merge_for_rollout", False),
-        Key(f"{m}lora.dtype", f"{c}dtype", None, Partly({None: "auto"})),
+        Key(f"{m}lora.dropout", f"{c}dropout"),
+        Key(f"{m}lora.merge", f"{c}merge_for_rollout"),
+        Key(f"{m}lora.dtype", f"{c}dtype", convert=Partly({None: "auto"})),
         Dropped(f"{c}name", "verl has no adapter names"),
         Dropped(f"{c}base_model", "verl has no key for the base model's name"),
     ]
@@ -118,7 +120,7 @@ class MegatronTargets(Listed):
         return super().write(value, view)
 
 
-def _rank(key: str, adapter: str, to: str, *, since: str) -> CustomRule:
+def _rank(key: str, adapter: str, to: str) -> CustomRule:
     def read(view: Reading) -> Iterator[Flow]:
         rank, used = view.get(key) or 0, (view.path(key),)
         if view.get(adapter) and rank == 0:
@@ -145,7 +147,7 @@ def _rank(key: str, adapter: str, to: str, *, since: str) -> CustomRule:
 
     return CustomRule(
         key,
-        (DialectKey(key, 0, since),),
+        (DialectKey(key),),
         (to, f"{to}.rank"),
         read,
         write,
@@ -153,18 +155,21 @@ def _rank(key: str, adapter: str, to: str, *, since: str) -> CustomRule:
     )
 
 
-def model(prefix: str, to: str, role: Role, *, path: str = "path", since: str = "0.4") -> list[Rule]:
-    """The keys of a model block that say what the model is."""
+def model(prefix: str, to: str, role: Role, *, path: str = "path", templates: bool = True) -> list[Rule]:
+    """The keys of a model block that say what the model is, with or without ``templates`` of chats."""
     m, c = f"{prefix}.", f"{to}."
     return [
         Key(f"{m}{path}", f"{c}path", ABSENT, always=True),
-        Key(f"{m}trust_remote_code", f"{c}trust_remote_code", False),
+        Key(f"{m}trust_remote_code", f"{c}trust_remote_code"),
         Key(
-            f"{m}external_lib", f"{c}import_modules", None, Listed(single=True), also=(DialectKey(f"{m}external_libs"),)
+            f"{m}external_lib",
+            f"{c}import_modules",
+            convert=Listed(single=True),
+            also=(DialectKey(f"{m}external_libs", ABSENT),),
         ),
-        Key(f"{m}override_config.attn_implementation", f"{c}attention", None, ATTENTION),
-        Key(f"{m}custom_chat_template", f"{c}chat_template", None),
-        Key(f"{m}use_shm", f"{c}stage_in_shared_memory", False),
+        Key(f"{m}override_config.attn_implementation", f"{c}attention", convert=ATTENTION),
+        *([Key(f"{m}custom_chat_template", f"{c}chat_template")] if templates else []),
+        Key(f"{m}use_shm", f"{c}stage_in_shared_memory"),
         _overrides(f"{m}override_config", f"{c}overrides"),
         *lora(prefix, f"{to}.lora", role),
     ]
@@ -199,7 +204,7 @@ def _overrides(key: str, to: str) -> CustomRule:
 
     return CustomRule(
         f"overrides of {to}",
-        (DialectKey(key, {}), DialectKey(f"{key}.**", ABSENT)),
+        (DialectKey(key), DialectKey(f"{key}.**")),
         (to,),
         read,
         write,
@@ -212,7 +217,7 @@ def frozen_router(model: str, block: str, role: Role) -> When:
     old = f"{model}.override_config.moe_config.freeze_moe_router"
     new = f"{block}.override_mcore_model_config.moe_config.freeze_moe_router"
     router = OneOf(
-        (DialectKey(old, False, "0.3", "0.7"), DialectKey(new, False, "0.6")),
+        (DialectKey(old, False, until="0.7"), DialectKey(new, False, since="0.6")),
         f"{role.to}.moe.freeze_router",
         reads=lambda view: old if view.get(old) or view.version < (0, 6) else new,
         writes=lambda view: new if view.version >= (0, 8) else old,
@@ -220,20 +225,23 @@ def frozen_router(model: str, block: str, role: Role) -> When:
     return under("megatron", role, router)
 
 
-def memory(prefix: str, to: str, *, padding: Any) -> list[Rule]:
-    """The keys of a model block that trade memory for time."""
+PACKS = True
+"""What Megatron does without ``use_remove_padding``: ``pack_seqs=True`` in ``verl/models/mcore/model_forward.py``."""
+
+
+def memory(prefix: str, to: str, *, packs: Any = FROM_SCHEMA) -> list[Rule]:
+    """The keys of a model block that trade memory for time; ``packs`` is None where packing has a key elsewhere."""
     m, c = f"{prefix}.", f"{to}."
     return [
-        Key(f"{m}enable_gradient_checkpointing", f"{c}memory.recompute_activations", True),
-        Key(f"{m}enable_activation_offload", f"{c}memory.offload_activations", False),
-        Key(f"{m}use_remove_padding", f"{c}packing", padding),
-        Key(f"{m}use_liger", f"{c}fused_kernels.liger", False, since="0.4"),
-        Key(f"{m}use_fused_kernels", f"{c}fused_kernels.enabled", False),
+        Key(f"{m}enable_gradient_checkpointing", f"{c}memory.recompute_activations"),
+        Key(f"{m}enable_activation_offload", f"{c}memory.offload_activations"),
+        *([] if packs is None else [Key(f"{m}use_remove_padding", f"{c}packing", packs)]),
+        Key(f"{m}use_liger", f"{c}fused_kernels.liger"),
+        Key(f"{m}use_fused_kernels", f"{c}fused_kernels.enabled"),
         Key(
             f"{m}fused_kernel_options.impl_backend",
             f"{c}fused_kernels.backend",
-            "torch",
-            NullReads("torch"),
+            convert=NullReads("torch"),
         ),
         Dropped(f"{c}memory.recompute_reentrant", "verl recomputes non-reentrantly"),
         Dropped(f"{c}memory.empty_cache", "verl decides itself when to empty the cache"),
@@ -278,50 +286,54 @@ def _has_vision_switch(view: Writing) -> bool:
 GROUP = ("model_engine",)
 POLICY: list[Rule] = [
     *model(M, "model", ACTOR),
-    *memory(M, "train", padding=True),
-    Key(f"{M}.rope_theta", "model.rope.theta"),
+    *memory(M, "train", packs=PACKS),
+    Key(f"{M}.rope_theta", "model.rope.theta", ABSENT),
     Tree(f"{M}.rope_scaling", "model.rope.scaling", default=None),
     Tree(f"{M}.mtp", "model.multi_token_prediction", default=None, switch="enable"),
     Dropped("model.modality", "verl decides by the model"),
-    Key(f"{A}.freeze_vision_tower", "model.freeze", False, VisionTower(), "0.6", "0.7", write_when=_has_vision_switch),
+    Key(
+        f"{A}.freeze_vision_tower",
+        "model.freeze",
+        convert=VisionTower(),
+        since="0.6",
+        until="0.7",
+        write_when=_has_vision_switch,
+    ),
     Dropped("model.freeze", "verl trains every parameter: since 0.8 it never reads freeze_vision_tower"),
     strategy(A, "train.engine", also=ACTOR.groups),
     *engines(A, ACTOR, [*fsdp(f"{A}.fsdp_config", "train.engine"), sequence_parallel(ACTOR)]),
     under("fsdp2", ACTOR, *precision(f"{A}.fsdp_config", "train")),
-    under("megatron", ACTOR, Key(f"{A}.megatron.dtype", "train.precision.compute", "bfloat16", DTYPES_LONG)),
+    under("megatron", ACTOR, Key(f"{A}.megatron.dtype", "train.precision.compute", convert=DTYPES_LONG)),
     Dropped("train.engine.expert_parallel_size", "verl's FSDP splits no experts"),
     frozen_router(M, f"{A}.megatron", ACTOR),
     Dropped("train.engine.args", "another engine's settings"),
-    *optimizer(f"{A}.optim", ACTOR, rate=1e-6, betas=[0.9, 0.999], since="0.6", clip=f"{A}.grad_clip"),
-    *schedule(f"{A}.optim", ACTOR, megatron_shape="constant"),
+    *optimizer(f"{A}.optim", ACTOR, since="0.6", clip=f"{A}.grad_clip"),
+    *schedule(f"{A}.optim", ACTOR),
     Key(
         f"{A}.use_torch_compile",
         "train.compile",
-        True,
         also=(DialectKey(f"{A}.fsdp_config.use_torch_compile", ABSENT),),
     ),
     Key(f"{A}.fsdp_config.seed", "train.seed", ABSENT),
-    Key(f"{A}.fsdp_config.full_determinism", "run.deterministic", False),
+    Key(f"{A}.fsdp_config.full_determinism", "run.deterministic"),
     Key(
         f"{A}.entropy_from_logits_with_chunking",
         "train.memory.entropy_chunked",
-        False,
         also=(DialectKey(f"{A}.fsdp_config.entropy_from_logits_with_chunking", ABSENT),),
     ),
     Key(
         f"{A}.entropy_checkpointing",
         "train.memory.entropy_recompute",
-        False,
         also=(DialectKey(f"{A}.fsdp_config.entropy_checkpointing", ABSENT),),
     ),
-    Key(f"{A}.use_prefix_grouper", "train.fused_kernels.prefix_grouping"),
+    Key(f"{A}.use_prefix_grouper", "train.fused_kernels.prefix_grouping", ABSENT),
 ]
 
 REFERENCE: list[Rule] = [
     Section(
         "reference.engine",
         (
-            strategy(REF, "reference.engine", also=GROUP, default=DefaultFrom(f"{A}.strategy"), claims=False),
+            strategy(REF, "reference.engine", also=GROUP, claims=False),
             *engines(
                 REF,
                 REFERENCE_ROLE,
@@ -337,7 +349,7 @@ REFERENCE: list[Rule] = [
         ABSENT,
         also=(DialectKey(f"{REF}.fsdp_config.use_torch_compile", ABSENT),),
     ),
-    Section("reference.model", (Key(f"{REF}.model.path", "reference.model.path"),)),
+    Section("reference.model", (Key(f"{REF}.model.path", "reference.model.path", ABSENT),)),
 ]
 
 
@@ -389,18 +401,17 @@ def _write_critic_model(view: Writing) -> Iterator[Out]:
 
 C = "critic"
 NESTED_OLD = f"{C}.model.fsdp_config"
-CRITIC_SIZE, *CRITIC_SHARDING = sharding(f"{C}.fsdp", f"{C}.engine", since="0.8", older=NESTED_OLD, until="0.7")
+CRITIC_SIZE, *CRITIC_SHARDING = sharding(f"{C}.fsdp", f"{C}.engine", older=NESTED_OLD)
 CRITIC_FSDP: list[Rule] = [
     CRITIC_SIZE,
     Key(
         f"{C}.fsdp.offload_policy",
         f"{C}.engine.cpu_offload_policy",
-        False,
-        also=(DialectKey(f"{NESTED_OLD}.offload_policy", False),),
+        also=(DialectKey(f"{NESTED_OLD}.offload_policy"),),
     ),
     *CRITIC_SHARDING,
-    offloads(f"{C}.fsdp", f"{C}.engine", since="0.8"),
-    offloads(NESTED_OLD, f"{C}.engine", until="0.7"),
+    offloads(f"{C}.fsdp", f"{C}.engine"),
+    offloads(NESTED_OLD, f"{C}.engine"),
     sequence_parallel(CRITIC_ROLE),
 ]
 FORWARD = f"{C}.forward_micro_batch"
@@ -446,7 +457,7 @@ def _write_values_pass(view: Writing) -> Iterator[Out]:
 CRITIC: list[Rule] = [
     CustomRule(
         "critic",
-        (DialectKey(f"{C}.enable", None, takes=bool),),
+        (DialectKey(f"{C}.enable", takes=bool),),
         (C,),
         _read_critic,
         _write_critic,
@@ -456,19 +467,17 @@ CRITIC: list[Rule] = [
     Key(
         f"{C}.ppo_mini_batch_size",
         f"{C}.mini_batch_responses",
-        DefaultFrom(f"{A}.ppo_mini_batch_size"),
-        Prompts(),
+        convert=Prompts(),
         unset=None,
     ),
     Key(f"{C}.ppo_epochs", f"{C}.ppo_epochs", ABSENT),
-    Key(f"{C}.shuffle", f"{C}.shuffle", DefaultFrom(f"{A}.shuffle")),
+    Key(f"{C}.shuffle", f"{C}.shuffle"),
     Key(f"{C}.data_loader_seed", f"{C}.shuffle_seed", ABSENT),
-    Key(f"{C}.cliprange_value", f"{C}.value_loss.clip", 0.5, Unclipped()),
+    Key(f"{C}.cliprange_value", f"{C}.value_loss.clip", convert=Unclipped()),
     Key(
         f"{C}.loss_agg_mode",
         f"{C}.value_loss.aggregation",
-        DefaultFrom(f"{A}.loss_agg_mode"),
-        AGGREGATIONS,
+        convert=AGGREGATIONS,
     ),
     Dropped(f"{C}.value_loss.coefficient", "verl's critic has its own optimizer, so its loss has no weight"),
     micro(
@@ -478,7 +487,6 @@ CRITIC: list[Rule] = [
         responses=f"{C}.ppo_micro_batch_size_per_gpu",
         total=f"{C}.ppo_micro_batch_size",
         like={"dynamic": f"{A}.use_dynamic_bsz"},
-        default=32768,
         role=CRITIC_ROLE,
     ),
     CustomRule(
@@ -501,12 +509,11 @@ CRITIC: list[Rule] = [
     ),
     *model(f"{C}.model", f"{C}.model", CRITIC_ROLE)[1:],
     Key(f"{C}.model.tokenizer_path", f"{C}.model.tokenizer", ABSENT),
-    *memory(f"{C}.model", C, padding=True),
+    *memory(f"{C}.model", C, packs=PACKS),
     strategy(
         C,
         f"{C}.engine",
         also=GROUP,
-        default=VersionedDefault({"0.3": "fsdp", "0.4": DefaultFrom(f"{A}.strategy"), "0.5": "fsdp"}),
         claims=False,
     ),
     *engines(C, CRITIC_ROLE, CRITIC_FSDP),
@@ -514,16 +521,15 @@ CRITIC: list[Rule] = [
     under(
         "fsdp2",
         CRITIC_ROLE,
-        Key(f"{C}.fsdp.model_dtype", f"{C}.precision.parameters", "fp32", DTYPES),
-        Key(f"{C}.fsdp.dtype", f"{C}.precision.compute", "bfloat16", DTYPES_LONG),
+        Key(f"{C}.fsdp.model_dtype", f"{C}.precision.parameters", convert=DTYPES),
+        Key(f"{C}.fsdp.dtype", f"{C}.precision.compute", convert=DTYPES_LONG),
     ),
-    *optimizer(f"{C}.optim", CRITIC_ROLE, rate=1e-5, betas=[0.9, 0.999], since="0.6", clip=f"{C}.grad_clip"),
+    *optimizer(f"{C}.optim", CRITIC_ROLE, since="0.6", clip=f"{C}.grad_clip"),
     *schedule(
         f"{C}.optim",
         CRITIC_ROLE,
-        megatron_shape="constant",
     ),
-    Key(f"{C}.fsdp.use_torch_compile", f"{C}.compile", True),
+    Key(f"{C}.fsdp.use_torch_compile", f"{C}.compile"),
     Key(f"{C}.fsdp.seed", f"{C}.seed", ABSENT),
     *[
         Dropped(f"{C}.{name}", NO_KEY)

@@ -50,9 +50,7 @@ def _chosen_for_all(view: Writing) -> bool:
     return view.version >= (0, 8) and len(names) == 1 and names <= {"megatron", "veomni", "torchtitan"}
 
 
-def strategy(
-    role: str, to: str, *, also: tuple[str, ...] = (), default: Any = "fsdp", claims: bool = True
-) -> CustomRule:
+def strategy(role: str, to: str, *, also: tuple[str, ...] = (), claims: bool = True) -> CustomRule:
     """Which engine trains: ``<role>.strategy``, or the config group that was chosen.
 
     A role that only follows the group does not claim it, so that the group is accounted for with the policy.
@@ -88,7 +86,7 @@ def strategy(
     groups = tuple(DialectKey(name, ABSENT) for name in also)
     return CustomRule(
         f"engine of {role}",
-        (DialectKey(key, default), *groups),
+        (DialectKey(key), *groups),
         (f"{to}.type", f"{to}.source"),
         read,
         write,
@@ -103,13 +101,12 @@ def fsdp(prefix: str, to: str, *, since: str = "") -> list[Rule]:
     size, *others = sharding(
         prefix,
         to,
-        since={"reshard_after_forward": "0.4", "forward_prefetch": "0.5"},
         also={"wrap_policy.min_num_params": "min_num_params"},
     )
     return [
         size,
         offloads(prefix, to),
-        Key(f"{f}offload_policy", f"{to}.cpu_offload_policy", False),
+        Key(f"{f}offload_policy", f"{to}.cpu_offload_policy"),
         *others,
         Key(f"{f}wrap_policy.transformer_layer_cls_to_wrap", f"{to}.wrap_layers", ABSENT, Listed()),
         When(
@@ -126,13 +123,12 @@ def precision(prefix: str, to: str) -> list[Rule]:
     """Number types of an FSDP block."""
     f, c = f"{prefix}.", f"{to}.precision."
     return [
-        Key(f"{f}model_dtype", f"{c}parameters", "fp32", DTYPES),
+        Key(f"{f}model_dtype", f"{c}parameters", convert=DTYPES),
         Key(
             f"{f}dtype",
             f"{c}compute",
-            "bfloat16",
-            DTYPES_LONG,
-            also=(DialectKey(f"{f}mixed_precision.param_dtype"),),
+            convert=DTYPES_LONG,
+            also=(DialectKey(f"{f}mixed_precision.param_dtype", ABSENT),),
         ),
         Key(f"{f}mixed_precision.reduce_dtype", f"{c}reduce", "fp32", DTYPES),
     ]
@@ -156,28 +152,24 @@ def megatron(prefix: str, to: str, like: str = "") -> list[Rule]:
     def default(name: str, value: Any) -> Any:
         return DefaultFrom(f"{like}.{name}") if like else value
 
-    def key(name: str, field: str, value: Any, convert: Converter = SAME, **more: Any) -> Key:
-        return Key(f"{prefix}.{name}", f"{to}.{field}", default(name, value), convert, **more)
+    def key(name: str, field: str, convert: Converter = SAME, **more: Any) -> Key:
+        return Key(f"{prefix}.{name}", f"{to}.{field}", convert=convert, **more)
 
     null = {"expert_tensor_parallel_size": Partly({None: None, "None": None})}
     return [
-        *(key(name, field, value, null.get(name, SAME)) for name, field, value in SIZES),
-        offloads(prefix, to, like),
-        key("grad_offload", "offload_gradients", False, write_when=before("0.9")),
-        key("use_distributed_optimizer", "distributed_optimizer", True),
+        *(key(name, field, null.get(name, SAME)) for name, field in SIZES),
+        offloads(prefix, to),
+        key("grad_offload", "offload_gradients", write_when=before("0.9")),
+        key("use_distributed_optimizer", "distributed_optimizer"),
         checkpoint(
             prefix,
             to,
             "verl",
-            on=default("use_dist_checkpointing", False),
-            path=default("dist_checkpointing_path", None),
         ),
         *overrides(prefix, to, (None, None, None, ["core_attn"]), default=default, like=like, modules=Listed()),
         bridge(
             prefix,
             to,
-            default("use_mbridge", True),
-            default("vanilla_mbridge", False),
         ),
     ]
 
@@ -234,9 +226,6 @@ def micro(
     responses: str,
     total: str = "",
     like: Mapping[str, str] | None = None,
-    default: Any = None,
-    by_tokens: bool = False,
-    rows: int | None = None,
     role: Role | None = None,
     passes: Callable[[Writing], bool] | None = None,
 ) -> CustomRule:
@@ -249,9 +238,6 @@ def micro(
         responses: the number of sequences.
         total: an older key for the sequences of all GPUs.
         like: the actor's keys that a log-prob pass follows; verl refuses a pass that counts otherwise than training.
-        default: of ``tokens``.
-        by_tokens: the switch's default.
-        rows: the default of ``responses``.
         role: whose GPUs share a replica.
         passes: of a log-prob pass of the actor or the reference, whether a config has it.
     """
@@ -294,10 +280,10 @@ def micro(
             yield Flow(view.path(responses), size, places[1:], "derived" if note else "mapped", note, same=not note)
 
     own = (
-        DialectKey(dynamic, DefaultFrom(follow["dynamic"]) if "dynamic" in follow else by_tokens, takes=bool),
-        DialectKey(tokens, DefaultFrom(follow["tokens"]) if "tokens" in follow else default),
-        DialectKey(responses, rows),
-        *((DialectKey(total, None),) if total else ()),
+        DialectKey(dynamic, takes=bool),
+        DialectKey(tokens),
+        DialectKey(responses),
+        *((DialectKey(total),) if total else ()),
     )
     return CustomRule(
         f"micro-batch {to}",

@@ -10,10 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlctl.adapters.engine.rules import Absent, CustomRule, Flow, Inexpressible, Key, Out, Provenance, Reading, Writing
+from rlctl.adapters.engine.rules import (
+    FROM_SCHEMA,
+    Absent,
+    CustomRule,
+    Flow,
+    Inexpressible,
+    Key,
+    Out,
+    Provenance,
+    Reading,
+    Writing,
+)
 from rlctl.adapters.engine.values import Off, rows
 from rlctl.adapters.verl.asynchronous import is_separate, steps_of_update
-from rlctl.adapters.verl.roles import ACTOR, FSDP_KINDS, Role, is_old_fsdp
+from rlctl.adapters.verl.roles import FSDP_KINDS, SFT, Role, is_old_fsdp
 from rlctl.common.messages.reasons import said
 from rlctl.common.numbers import is_number
 from rlctl.common.records import record
@@ -54,14 +65,14 @@ def moves_alike(view: Writing, schedule: str) -> bool:
     return _updates_of_step(view) == _ticks_of_step(view, schedule)
 
 
-def warmup(prefix: str, schedule: str, role: Role, ratio: Any) -> CustomRule:
+def warmup(prefix: str, schedule: str, role: Role) -> CustomRule:
     """``lr_warmup_steps``, or the share ``lr_warmup_steps_ratio`` where that is not above 0."""
     steps, share, decay = (
         f"{prefix}.{name}" for name in ("lr_warmup_steps", "lr_warmup_steps_ratio", "lr_decay_steps")
     )
     own, part = f"{schedule}warmup_steps", f"{schedule}warmup_ratio"
-    count_key = Key(steps, own, -1, _Count(schedule), since="" if role is ACTOR else "0.6")
-    share_key = Key(share, part, ratio, Off(0.0))
+    count_key = Key(steps, own, FROM_SCHEMA if role is SFT else -1, _Count(schedule))  # 0.4 and 0.5 say null for -1
+    share_key = Key(share, part, convert=Off(0.0))
 
     def read(view: Reading) -> Iterator[Flow]:
         count, of = _read_count(view, steps, role), Off(0.0).read(view.get(share), view)

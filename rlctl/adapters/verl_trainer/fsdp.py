@@ -6,50 +6,50 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rlctl.adapters.engine.combined_rows import Switches
-from rlctl.adapters.engine.rules import SAME, Converter, DefaultFrom, DialectKey, Key
+from rlctl.adapters.engine.rules import ABSENT, FROM_SCHEMA, SAME, Converter, DialectKey, Key
 from rlctl.adapters.engine.values import Partly
 
-SHARDING: tuple[tuple[str, str, Any, Converter], ...] = (
-    ("fsdp_size", "fsdp_size", -1, Partly({-1: "all"})),
-    ("reshard_after_forward", "reshard_after_forward", True, SAME),
-    ("forward_prefetch", "forward_prefetch", False, SAME),
-    ("wrap_policy.min_num_params", "wrap_min_parameters", 0, SAME),
+SHARDING: tuple[tuple[str, str, Converter], ...] = (
+    ("fsdp_size", "fsdp_size", Partly({-1: "all"})),
+    ("reshard_after_forward", "reshard_after_forward", SAME),
+    ("forward_prefetch", "forward_prefetch", SAME),
+    ("wrap_policy.min_num_params", "wrap_min_parameters", SAME),
 )
-"""How parameters are split: verl's key, the canonical one, the default, and how the value changes."""
+"""How parameters are split: verl's key, the canonical one, and how the value changes."""
+DATACLASS: Mapping[str, Any] = {
+    "fsdp_size": -1,
+    "reshard_after_forward": True,
+    "forward_prefetch": False,
+    "wrap_policy.min_num_params": 0,
+}
+"""What a block says that is handed on as a mapping: ``FSDPEngineConfig`` in ``verl/workers/config/engine.py``."""
 
 
 def sharding(
-    block: str,
-    to: str,
-    *,
-    since: Mapping[str, str] | str = "",
-    older: str = "",
-    until: str = "",
-    also: Mapping[str, str] | None = None,
+    block: str, to: str, *, older: str = "", also: Mapping[str, str] | None = None, handed_on: bool = False
 ) -> list[Key]:
     """How the parameters of a block are split.
 
     Args:
         block: the place of the block.
         to: the canonical engine.
-        since: the first release that has the keys, or some of them by name.
         older: the place that the block had before.
-        until: the last release that has it there.
         also: other names in the block, by the usual one.
+        handed_on: whether the framework takes any mapping there, so that its schema has no defaults.
     """
-    names = also or {}
+    names, defaults = also or {}, DATACLASS if handed_on else {}
     return [
         Key(
             f"{block}.{key}",
             f"{to}.{field}",
-            default,
+            defaults.get(key, FROM_SCHEMA),
             convert,
             also=(
-                *((DialectKey(f"{older}.{key}", default),) if older else ()),
-                *((DialectKey(f"{block}.{names[key]}"),) if key in names else ()),
+                *((DialectKey(f"{older}.{key}", defaults.get(key, FROM_SCHEMA)),) if older else ()),
+                *((DialectKey(f"{block}.{names[key]}", ABSENT),) if key in names else ()),
             ),
         )
-        for key, field, default, convert in SHARDING
+        for key, field, convert in SHARDING
     ]
 
 
@@ -62,15 +62,7 @@ OFFLOAD = {
 """What moves to CPU memory, as verl's two switches: parameters, and states of the optimizer."""
 
 
-def offloads(
-    prefix: str,
-    to: str,
-    like: str = "",
-    *,
-    names: Iterable[str] = ("param_offload", "optimizer_offload"),
-    since: str = "",
-    until: str = "",
-) -> Switches:
-    """The two switches of a block, which some releases have; ``like`` is the block whose switches they follow."""
-    keys = (DialectKey(f"{prefix}.{name}", DefaultFrom(f"{like}.{name}") if like else False) for name in names)
-    return Switches(tuple(keys), f"{to}.offload", OFFLOAD, formula="param_offload + optimizer_offload")
+def offloads(prefix: str, to: str, *, names: Iterable[str] = ("param_offload", "optimizer_offload")) -> Switches:
+    """The two switches of a block, which some releases have."""
+    keys = (DialectKey(f"{prefix}.{name}") for name in names)
+    return Switches(tuple(keys), f"{to}.offload", OFFLOAD, off=True, formula="param_offload + optimizer_offload")

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlctl.adapters.engine.combined_rows import Switches
-from rlctl.adapters.engine.rules import ABSENT, SAME, Converter, DialectKey, Key, Rule, Tree
+from rlctl.adapters.engine.rules import FROM_SCHEMA, SAME, Converter, DialectKey, Key, Rule, Tree
 from rlctl.adapters.engine.values import Partly
 
 SIZES = (
-    ("tensor_model_parallel_size", "tensor_parallel_size", 1),
-    ("pipeline_model_parallel_size", "pipeline_parallel_size", 1),
-    ("virtual_pipeline_model_parallel_size", "virtual_pipeline_parallel_size", None),
-    ("context_parallel_size", "context_parallel_size", 1),
-    ("expert_model_parallel_size", "expert_parallel_size", 1),
-    ("expert_tensor_parallel_size", "expert_tensor_parallel_size", None),
-    ("sequence_parallel", "sequence_parallel", True),
+    ("tensor_model_parallel_size", "tensor_parallel_size"),
+    ("pipeline_model_parallel_size", "pipeline_parallel_size"),
+    ("virtual_pipeline_model_parallel_size", "virtual_pipeline_parallel_size"),
+    ("context_parallel_size", "context_parallel_size"),
+    ("expert_model_parallel_size", "expert_parallel_size"),
+    ("expert_tensor_parallel_size", "expert_tensor_parallel_size"),
+    ("sequence_parallel", "sequence_parallel"),
 )
-"""How a model is split: verl's key, the canonical one and the default."""
+"""How a model is split: verl's key, and the canonical one."""
+DATACLASS: Mapping[str, Any] = {
+    **dict.fromkeys(("tensor_model_parallel_size", "pipeline_model_parallel_size"), 1),
+    **dict.fromkeys(("context_parallel_size", "expert_model_parallel_size"), 1),
+    **dict.fromkeys(("virtual_pipeline_model_parallel_size", "expert_tensor_parallel_size")),
+    "sequence_parallel": True,
+}
+"""What a block says that is handed on as a mapping: ``McoreEngineConfig`` in ``verl/workers/config/engine.py``."""
 RECOMPUTE = {
     "recompute_granularity": "recompute_granularity",
     "recompute_method": "recompute_method",
@@ -83,12 +90,10 @@ BRIDGES = {"mbridge": (True, True), "megatron_bridge": (True, False), "builtin":
 """How Hugging Face weights are converted, as two switches."""
 
 
-def bridge(
-    block: str, to: str, first: Any = ABSENT, second: Any = ABSENT, *, if_written: bool = False, missing: str = ""
-) -> Switches:
-    """The two switches of a block, with their defaults."""
+def bridge(block: str, to: str, default: Any = FROM_SCHEMA, *, if_written: bool = False, missing: str = "") -> Switches:
+    """The two switches of a block."""
     return Switches(
-        (DialectKey(f"{block}.use_mbridge", first), DialectKey(f"{block}.vanilla_mbridge", second)),
+        (DialectKey(f"{block}.use_mbridge", default), DialectKey(f"{block}.vanilla_mbridge", default)),
         f"{to}.bridge",
         BRIDGES,
         open=("auto",),
