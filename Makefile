@@ -11,6 +11,9 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 PROCESSES := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 AT_ONCE   := -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 
+# Commands that tests start would compile rlctl each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help run setup test test-fast test-upstream test-external check format soak gpu docs snapshots screenshots constraints clean
 

@@ -8,6 +8,7 @@ other, from the start, and goes before the others, as what they measure is real 
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Generator
@@ -68,6 +69,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=_turn)
         if _turn(items[0]) < 2 and "@" not in items[0].nodeid:
             raise pytest.UsageError("pytest-xdist does not group tests with this pytest: see pyproject.toml")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let the garbage collector pass over what lives to the end: a million objects, which take it a second each time."""
+    gc.freeze()
+
+
+def pytest_runtest_teardown() -> None:
+    if not gc.get_freeze_count():  # a run that ended here, or a page of the app, has it searched again
+        gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -26,6 +26,8 @@ from .corpus import examples, some
 from .pairs import read_pairs
 
 DIALECTS = others()
+IN_ONE_PROCESS = [pytest.param(name, marks=pytest.mark.xdist_group(f"pairs of {name}")) for name in DIALECTS]
+"""What the keys of a dialect fill is tried once for three tests."""
 
 
 @cache
@@ -120,7 +122,7 @@ def _read(name: str, rule: Rule, tables: Sequence[tuple[str, Table]]) -> dict[st
     return found
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", IN_ONE_PROCESS)
 def test_what_a_key_fills_is_declared(name: str) -> None:
     wrong: list[str] = []
     for number, (rule, _) in rules(name).items():
@@ -152,7 +154,7 @@ NAMED = {
 """Pairs that a report names, although no change of the key alone changes the value."""
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", IN_ONE_PROCESS)
 def test_a_key_that_fills_anything_fills_all_that_is_declared(name: str) -> None:
     """Keys that are asleep in all texts are not judged."""
     wrong = []
@@ -174,7 +176,7 @@ ASLEEP = {"verl": 4, "trinity": 26, "roll": 44}
 """Keys that no text here makes fill anything, so that what is declared of them is not judged."""
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", IN_ONE_PROCESS)
 def test_few_keys_are_asleep_in_all_texts(name: str) -> None:
     asleep = [
         key for number, (rule, _) in rules(name).items() for key in _declared(rule) if not _seen(name)[number].get(key)

@@ -15,10 +15,20 @@ from textual.widgets import Static
 from textual.worker import WorkerCancelled
 
 from rlctl.runtime.reporting.events import Events
+from rlctl.tui import app as app_module
 from rlctl.tui.app import RlctlApp
 from rlctl.tui.dialogs.dialog import Dialog
 
 Act = Callable[[Any, Any], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True)
+def left_untidied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The app collects garbage after each page; here, where all that the tests imported is searched, that takes longer than the page.
+
+    Tests of what the app lets go of set the time themselves.
+    """
+    monkeypatch.setattr(app_module, "TIDY_SECONDS", 3600)
 
 
 async def settled(screen: Any, pilot: Any) -> None:
