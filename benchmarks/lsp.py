@@ -81,6 +81,7 @@ def main() -> None:
         text = file.read_text(encoding="utf-8")
         told = [f"p95 {p95(passed):.0f} ms, processor median {statistics.median(busy):.0f} ms, p95 {p95(busy):.0f} ms"]
         if file.suffix != ".sh":
+            read_yaml(text, str(file))  # what it imports is no part of reading
             began = time.process_time()
             read_yaml(text, str(file))
             told.append(f"{statistics.median(busy) / (time.process_time() - began) / 1000:.0f} x reading it as YAML")
