@@ -258,7 +258,7 @@ def _write_code(folder: Path, pair: tuple[str, str], reward: Ported | Stub, samp
         sides = filled(f"source_{source}.py", values) + "\n\n" + filled(f"target_{target}.py", values)
         _write(folder / "prove.py", filled("prove.py", {"TARGET": framework(target), "SIDES": sides}))
         _write(folder / "proof" / "rows.jsonl", sample.lines())
-        more = [f"# source/ imports {name}" for name in reward.code.packages if name not in ("trinity",)]
+        more = [f"# the reward imports {name}" for name in reward.code.packages if name not in ("trinity",)]
         _write(folder / "requirements.txt", "\n".join([pin, *more]))
     _write_start(folder, target, stub=isinstance(reward, Stub))
 
@@ -337,6 +337,9 @@ def _done(result: Result) -> list[str]:
         return [rows, said("the reward is not ported: {reason}", reason=reward.reason)]
     copied = ", ".join(f"source/{place}" for _, place in reward.code.files)
     called = said("the reward {name} is unchanged in {files}; an adapter calls it", name=reward.name, files=copied)
+    if not copied:
+        module = reward.settings["MODULE"]
+        called = said("an adapter calls the reward {name} of the module {module}", name=reward.name, module=module)
     return [rows, called, said("the config {file} names the new rows and the adapter", file=CONFIGS[_name(result)])]
 
 
@@ -369,6 +372,10 @@ def _to_check(result: Result) -> list[str]:
         packages = [name for name in reward.code.packages if name != "trinity"]
         if packages:
             found.append(said("the reward imports {names}: install what provides them", names=", ".join(packages)))
+        if "verl" in packages:
+            found.append(
+                "rewards of verl can differ between its releases: install the release of the run, without dependencies"
+            )
         if _name(result) == "roll":
             found.append("ROLL drops prompts of 5 tokens or fewer, and those longer than prompt_length")
             found.append("ROLL logs the reward and acc; other values of the reward reach no metric")

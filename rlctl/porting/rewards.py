@@ -12,9 +12,12 @@ from rlctl.common.messages.reasons import said
 from rlctl.common.records import record
 from rlctl.config import Config
 from rlctl.config.reward_signatures import BATCH_ARGUMENTS, takes
-from rlctl.config.sections.rewards import ExternalReward, FunctionReward
+from rlctl.config.sections.rewards import ExternalReward, FunctionReward, RuleReward
 from rlctl.porting.code import Code, code_of, parsed, registered
 
+DEFAULT_MODULE, DEFAULT = "verl.utils.reward_score", "default_compute_score"
+"""What scores in verl by data source if the config names no function."""
+PACKAGE = "pkg://"
 SERVED = ("reward_router_address", "reward_model_tokenizer")
 
 
@@ -57,6 +60,8 @@ def reward_of(config: Config, framework: str, plugins: Path | None, here: Path) 
     [reward] = config.rewards
     if framework == "verl" and isinstance(reward, FunctionReward):
         return _of_verl(config, reward, here)
+    if framework == "verl" and isinstance(reward, RuleReward) and reward.rule == "auto" and not reward.args:
+        return _called(config, Code((), ("verl",), ()), DEFAULT, {}, module=DEFAULT_MODULE)
     if framework == "trinity" and isinstance(reward, ExternalReward):
         return _of_trinity(config, reward, plugins, here)
     what = reward.kind if isinstance(reward, ExternalReward) else reward.type_name
@@ -66,12 +71,11 @@ def reward_of(config: Config, framework: str, plugins: Path | None, here: Path) 
 
 
 def _of_verl(config: Config, reward: FunctionReward, here: Path) -> Ported | Stub:
-    if "://" in reward.path:
-        return Stub(said("the reward {path} is in an installed package, not in a file", path=reward.path))
-    manager = config.reward_loop.manager
-    if manager not in ("naive", "dapo"):
-        return Stub(said("the reward manager {manager} calls the function in another way", manager=manager))
-    file = here / Path(reward.path).expanduser()
+    if reward.path.startswith(PACKAGE):
+        module = reward.path.removeprefix(PACKAGE).replace("/", ".").removesuffix(".py")
+        code = Code((), (module.partition(".")[0],), ())
+        return _called(config, code, reward.function, reward.args, module=module)
+    file = here / Path(reward.path.removeprefix("file://")).expanduser()
     if not file.is_file():
         return Stub(said("there is no file {path}", path=file))
     node = _function(file, reward.function)
@@ -82,20 +86,31 @@ def _of_verl(config: Config, reward: FunctionReward, here: Path) -> Ported | Stu
     code = code_of(file, [here])
     if code.secrets:
         return Stub("the file of the reward holds a key, a token or a password; it is not copied", code.secrets[0])
+    return _called(config, code, reward.function, reward.args)
+
+
+def _called(
+    config: Config, code: Code, name: str, args: Mapping[str, Any], *, module: str | None = None
+) -> Ported | Stub:
+    """A function that is called as verl's reward managers call it."""
+    manager = config.reward_loop.manager
+    if manager not in ("naive", "dapo"):
+        return Stub(said("the reward manager {manager} calls the function in another way", manager=manager))
     penalty = config.algorithm.reward_shaping.overlong_penalty
     overlong = None
     if penalty is not None and manager == "dapo":
         limit = penalty.limit or config.rollout.max_response_tokens
         overlong = {"buffer": penalty.buffer, "limit": limit, "factor": penalty.factor}
     settings = {
-        "FILE": str(code.files[0][1]),
-        "FUNCTION": reward.function,
-        "ARGUMENTS": dict(reward.args),
+        "FILE": str(code.files[0][1]) if code.files else None,
+        "MODULE": module,
+        "FUNCTION": name,
+        "ARGUMENTS": dict(args),
         "SOURCE_COLUMN": config.data.train[0].source_key or "data_source",
         "MANAGER": manager,
         "OVERLONG": overlong,
     }
-    return Ported("verl", reward.function, code, settings)
+    return Ported("verl", name, code, settings)
 
 
 def _function(file: Path, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:

@@ -150,8 +150,8 @@ STUBS: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "manager": ({"reward_loop": {"manager": "prime"}}, MINE, "prime"),
     "rule": ({"rewards": [{"type": "rule", "rule": "math"}]}, MINE, "rule"),
+    "judge": ({"rewards": [{"type": "judge", "base_url": "http://a"}]}, MINE, "judge"),
     "two": ({"rewards": [FUNCTION, {**FUNCTION, "name": "b"}]}, MINE, "2 rewards"),
-    "package": ({"rewards": [{**FUNCTION, "path": "pkg://mine"}]}, MINE, "installed package"),
     "missing": ({"rewards": [{**FUNCTION, "path": "none.py"}]}, MINE, "no file"),
     "dataset": (
         {"data": {"train": [{"path": "a"}], "custom": {"path": "a.py", "class_name": "A"}}},
@@ -204,3 +204,30 @@ def test_rows_that_name_an_agent_are_not_scored_by_an_adapter(here: Path) -> Non
     result = _ported("run.sh", "roll")
     assert isinstance(result.reward, Stub)
     assert "tool_agent" in result.reward.reason
+
+
+@pytest.mark.parametrize(
+    ("reward", "module", "function"),
+    [
+        ({"type": "rule", "rule": "auto"}, "verl.utils.reward_score", "default_compute_score"),
+        ({**FUNCTION, "path": "pkg://a_package.scores", "function": "score"}, "a_package.scores", "score"),
+    ],
+)
+def test_a_function_of_a_package_is_called_there(here: Path, reward: Any, module: str, function: str) -> None:
+    config = config_from({"rewards": [reward], "data": {"train": [{"path": "rows.jsonl"}]}})
+    found = reward_of(config, "verl", None, here)
+    assert isinstance(found, Ported)
+    assert (found.settings["MODULE"], found.settings["FUNCTION"], found.code.files) == (module, function, ())
+    assert found.code.packages == (module.partition(".")[0],)
+
+
+def test_the_default_reward_of_verl_is_ported_by_its_own_function(here: Path) -> None:
+    Path("run.sh").write_text(
+        "\n".join(line for line in Path("run.sh").read_text().splitlines() if "custom" not in line)
+    )
+    _ported("run.sh", "roll")
+    assert not Path("out/source").exists()
+    text = Path("out/verl_reward.py").read_text()
+    assert "MODULE = 'verl.utils.reward_score'" in text
+    assert "verl" in Path("out/requirements.txt").read_text()
+    assert "default_compute_score" in Path("out/README.md").read_text()
