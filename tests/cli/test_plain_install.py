@@ -96,6 +96,7 @@ def rlctl(plain: Path, tmp_path: Path) -> Rlctl:
     (tmp_path / "model" / "config.json").write_text(json.dumps(shape))
     header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
     (tmp_path / "model" / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    (tmp_path / "model" / "tokenizer.json").write_text("{}")
     (tmp_path / "train.jsonl").write_text('{"prompt": "1+1=", "answer": "2"}\n' * 8)
     (tmp_path / "run.yaml").write_text(
         "rlctl: 1\n"
