@@ -23,7 +23,7 @@ from rlctl.porting.columns import raw_text
 from rlctl.porting.configs import told, with_new_rows, written
 from rlctl.porting.folder import whole_folder
 from rlctl.porting.reading import DataFile, data_files
-from rlctl.porting.rewards import Ported, Stub, reward_of
+from rlctl.porting.rewards import Ported, Stub, own_prompts, reward_of
 from rlctl.porting.rows import Names, Row, names_of, text_of
 from rlctl.porting.writing import Moved, write_rows
 from rlctl.translation.translate import Translation
@@ -127,12 +127,7 @@ def port(
             raise RunError(
                 "rows have images, which a port does not move yet", hint="use rlctl data convert for the rows alone"
             )
-        agents = sorted(sample.agents - {"single_turn_agent"})
-        reward = (
-            Stub(said("rows name agents ({names}): a port moves single-turn runs", names=", ".join(agents)))
-            if agents
-            else reward_of(loaded.config, source, plugins, here)
-        )
+        reward = _reward(loaded.config, report, sample, plugins, here)
         ported = not isinstance(reward, Stub)
         options = {**(options or {}), "dataset_rows": str(moved.splits["train"])}
         made = written(with_new_rows(loaded, name, ported=ported), report, target, options, ported=ported)
@@ -143,6 +138,17 @@ def port(
         _write(folder / "port.json", _recorded(folder, file, report, made, reward))
         names = tuple(sorted(str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()))
     return Result(out, made.report.target, moved, reward, made, names)
+
+
+def _reward(config: Config, report: Report, sample: _Sample, plugins: Path | None, here: Path) -> Ported | Stub:
+    """The reward, or why none is ported: the rows and the source's own keys can forbid it too."""
+    agents = sorted(sample.agents - {"single_turn_agent"})
+    if agents:
+        return Stub(said("rows name agents ({names}): a port moves single-turn runs", names=", ".join(agents)))
+    source = report.dialect.partition("@")[0]
+    if source == "trinity" and (stub := own_prompts({entry.key: entry.value for entry in report.accounting})):
+        return stub
+    return reward_of(config, source, plugins, here)
 
 
 def _refuse(config: Config, source: str, target: str) -> None:

@@ -42,6 +42,25 @@ class Stub:
     at: Location | None = None
 
 
+SIMPLE = ("simple_workflow", "math_workflow", "async_simple_workflow", "async_math_workflow")
+"""Workflows of Trinity-RFT that send the prompt of a row and call the reward function, and do nothing else."""
+
+
+def own_prompts(keys: Mapping[str, Any]) -> Stub | None:
+    """Why a run of Trinity-RFT sends other prompts than its rows and config say; None if it does not.
+
+    Args:
+        keys: the keys of its config with their values.
+    """
+    for key, value in keys.items():
+        last = key.rpartition(".")[2]
+        if last == "default_workflow_type" and value and value not in SIMPLE:
+            return Stub(said("the workflow {name} makes prompts or rewards of its own", name=value))
+        if last == "reply_prefix" and value:
+            return Stub(said("{key} starts each response, which verl cannot do", key=key))
+    return None
+
+
 def reward_of(config: Config, framework: str, plugins: Path | None, here: Path) -> Ported | Stub:
     """The reward of a run.
 

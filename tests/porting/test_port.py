@@ -231,3 +231,20 @@ def test_the_default_reward_of_verl_is_ported_by_its_own_function(here: Path) ->
     assert "MODULE = 'verl.utils.reward_score'" in text
     assert "verl" in Path("out/requirements.txt").read_text()
     assert "default_compute_score" in Path("out/README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        ("math_workflow", "math_boxed_workflow", "math_boxed_workflow"),
+        ("{prompt_key: q,", "{reply_prefix: Sure, prompt_key: q,", "reply_prefix"),
+    ],
+)
+def test_a_workflow_that_sends_other_prompts_is_not_ported(here: Path, before: str, after: str, reason: str) -> None:
+    text = Path("trinity.yaml").read_text()
+    assert before in text
+    Path("trinity.yaml").write_text(text.replace(before, after))
+    result = _ported("trinity.yaml", "verl", plugins=Path("plugins"))
+    assert isinstance(result.reward, Stub)
+    assert reason in result.reward.reason
+    assert Path("out/STUB.py").exists()
