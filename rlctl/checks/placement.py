@@ -14,6 +14,7 @@ from rlctl.documents.paths import KeyPath, dotted
 from rlctl.planning import arithmetic
 from rlctl.planning.arithmetic import Cluster
 from rlctl.planning.memory import fit_of, known_gpu
+from rlctl.planning.models import read_shape
 from rlctl.planning.support import RLCTL, generating
 
 ROLES = ("policy", "rollout", "reference", "critic", "reward", "reward_model", "judge", "auxiliary")
@@ -62,6 +63,37 @@ def _generated(config: Config, surroundings: CheckContext) -> Config:
     """With rollout engines as they are on these machines: the built-in engine is not split."""
     device = surroundings.cluster.device if surroundings.cluster is not None else None
     return arithmetic.unsplit(config) if generating(config, device) == "transformers" else config
+
+
+def heads(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
+    """Engines that split attention by heads get whole ones; fewer key-value heads than devices are repeated."""
+    shape = read_shape(config.model.path)
+    if shape is None or any(kind.attention == "latent" for kind in shape.kinds):
+        return
+    sizes: dict[KeyPath, int] = {}
+    if arithmetic.needs_rollout(config):
+        drawn = _generated(config, surroundings)
+        sizes["rollout", "parallel", "tensor_parallel_size"] = drawn.rollout.parallel.tensor_parallel_size
+    if arithmetic.trains(config):
+        key: KeyPath = ("train", "engine", "ulysses_sequence_parallel_size")
+        sizes[key] = getattr(config.train.engine, "ulysses_sequence_parallel_size", 1)
+    for key, size in sizes.items():
+        if not _splits(shape.heads, shape.kv_heads, size):
+            fits = next(each for each in range(size, 0, -1) if _splits(shape.heads, shape.kv_heads, each))
+            yield problem(
+                "heads-undivided",
+                key,
+                [(key, fits)],
+                size=size,
+                model=config.model.path,
+                heads=shape.heads,
+                shared=shape.kv_heads,
+            )
+
+
+def _splits(heads: int, shared: int, size: int) -> bool:
+    """Whether so many devices get whole attention heads, and whole key-value heads or copies of one."""
+    return size < 2 or (heads % size == 0 and (shared % size == 0 or size % shared == 0))
 
 
 def within_node(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
@@ -184,4 +216,4 @@ def role_variables(config: Config, surroundings: CheckContext) -> Iterator[Probl
             yield problem("role-variables", key, role=name, known=", ".join(ROLES))
 
 
-RULES = (divisible, within_node, roles, cluster, memory, role_variables)
+RULES = (divisible, heads, within_node, roles, cluster, memory, role_variables)

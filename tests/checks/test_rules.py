@@ -321,6 +321,24 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "engines of 3 devices",
     ),
     (
+        "heads-undivided",
+        {
+            "model": {"path": "Qwen/Qwen2.5-7B"},
+            "train": {"engine": {"type": "fsdp2", "ulysses_sequence_parallel_size": 8}},
+        },
+        "train.engine.ulysses_sequence_parallel_size",
+        "size=8 .*heads=28 shared=4",
+    ),
+    (
+        "heads-undivided",
+        {
+            "model": {"path": "Qwen/Qwen2.5-7B"},
+            "rollout": {"engine": "vllm", "parallel": {"tensor_parallel_size": 8}},
+        },
+        "rollout.parallel.tensor_parallel_size",
+        "size=8 .*heads=28 shared=4",
+    ),
+    (
         "engine-over-node",
         {"rollout": {"engine": "vllm", "parallel": {"tensor_parallel_size": 16}}, "placement": {"nodes": 2}},
         "rollout.parallel.tensor_parallel_size",

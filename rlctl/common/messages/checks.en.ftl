@@ -274,6 +274,10 @@ devices-not-divisible = { $reason }
     .about = The device count isn't divisible by the parallelism sizes.
     .hint = { $advice }
 
+heads-undivided = { $key } is { $size }, which does not divide the { $heads } attention heads and { $shared } key-value heads of { $model }
+    .about = A parallel size doesn't divide the model's attention heads.
+    .hint = { $fix }
+
 engine-over-node = each rollout engine uses { $tensor } devices, but a node has { $devices }: some engines would span several nodes
     .about = A rollout engine would span several nodes.
     .hint = set rollout.parallel.tensor_parallel_size to a divisor of { $devices }

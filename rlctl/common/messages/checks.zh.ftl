@@ -260,6 +260,10 @@ devices-not-divisible = { $reason }
     .about = 设备数不能被各并行度整除。
     .hint = { $advice }
 
+heads-undivided = { $key } 是 { $size }，无法均分 { $model } 的 { $heads } 个注意力头和 { $shared } 个 KV 头
+    .about = 并行度不能均分模型的注意力头。
+    .hint = { $fix }
+
 engine-over-node = 每个 rollout 引擎使用 { $tensor } 个设备，而一个节点有 { $devices } 个，部分引擎会跨节点
     .about = 一个 rollout 引擎会跨节点。
     .hint = 把 rollout.parallel.tensor_parallel_size 设为 { $devices } 的约数
