@@ -8,7 +8,6 @@ import netrc
 import os
 import platform
 import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from urllib.parse import quote, urlsplit
 from rlctl.checks.here.probing import PATIENCE, Probe, asked, bearer, connects, place_of
 from rlctl.checks.problem import Problem, problem
 from rlctl.checks.sources import looks_local
-from rlctl.common import packages
+from rlctl.common import own_python, packages
 from rlctl.common.filenames import expanded
 from rlctl.config import Config
 from rlctl.config.sections.agents import McpTool
@@ -75,7 +74,7 @@ def _cluster_says(address: str, place: str) -> dict[str, str]:
         return {"ray": str(told["ray_version"])} if isinstance(told, dict) and "ray_version" in told else {}
     if "://" in address or packages.version_of("ray") is None:
         return {}
-    command = [sys.executable, "-c", _CLUSTER, place]
+    command = own_python.isolated("-c", _CLUSTER, place)
     try:
         told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE + 3, check=False)
         said = json.loads(told.stdout.splitlines()[-1])
