@@ -61,29 +61,15 @@ class Terminal:
             self.tmux("send-keys", "-t", "it", key)
             time.sleep(0.3)
 
-    def answer(self, *keys: str) -> None:
-        """Press keys in a box, once it takes any: it lets the first half second pass, longer on a machine that is busy."""
-        time.sleep(1.0)
-        for key in keys:
-            self._press_until_taken(key)
-
-    def _press_until_taken(self, key: str) -> None:
-        """Press a key that changes the screen, and again if nothing came of it for ten seconds."""
+    def answer(self, key: str, then: str) -> None:
+        """Press the key of an answer until the box, which takes none in its first moment, has taken it."""
         deadline = time.monotonic() + PATIENCE
-        before = self._coloured
-        while True:
+        while then not in self.screen:
+            assert time.monotonic() < deadline, f"{then} did not come:\n{self.screen}"
             self.press(key)
             again = time.monotonic() + 10.0
-            while time.monotonic() < again:
-                if self._coloured != before:
-                    return
+            while then not in self.screen and time.monotonic() < again:
                 time.sleep(0.1)
-            assert time.monotonic() < deadline, f"{key} changed nothing:\n{self.screen}"
-
-    @property
-    def _coloured(self) -> str:
-        """The screen with its colours, which show what is chosen."""
-        return self.tmux("capture-pane", "-e", "-p", "-t", "it")
 
     def type(self, text: str) -> None:
         """Type a text as it is."""
