@@ -36,6 +36,7 @@ CLUSTER = ("ray", "gpu")
 LONG = ("runtime", "tui")
 """Folders of tests that take seconds each: not left for the end, when the other processes have nothing to do."""
 HERE = Path(__file__).parent
+freeze = gc.freeze  # tests put other functions in its place
 
 
 def _needs_cluster(item: pytest.Item) -> bool:
@@ -73,12 +74,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Let the garbage collector pass over what lives to the end: a million objects, which take it a second each time."""
-    gc.freeze()
+    freeze()
 
 
 def pytest_runtest_teardown() -> None:
     if not gc.get_freeze_count():  # a run that ended here, or a page of the app, has it searched again
-        gc.freeze()
+        freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
