@@ -97,7 +97,7 @@ def texts(framework: str, cache: Path) -> dict[str, str]:
             place: {key: value for one in patches for key, value in one.items()} for place, patches in facts.items()
         }
         partial = {
-            (place, key)
+            (place, key): "?" if key in patches[-1] else "<"
             for place, patches in facts.items()
             for key in merged[place]
             if any(key not in one for one in patches)

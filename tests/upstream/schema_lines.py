@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -15,12 +15,12 @@ Facts = Mapping[Place, Mapping[str, Any]]
 """The default of every key, ABSENT where it is not known, by release and composition."""
 
 
-def lines(facts: Facts, partial: Collection[tuple[Place, str]] = ()) -> Iterator[str]:
+def lines(facts: Facts, partial: Mapping[tuple[Place, str], str] | None = None) -> Iterator[str]:
     """The lines of a file, from what each release and composition has.
 
     Args:
         facts: the defaults.
-        partial: the places and keys that not every patch release has.
+        partial: the marks of the places and keys that not every patch release has.
     """
     keys = sorted({key for found in facts.values() for key in found})
     for key in keys:
@@ -31,19 +31,19 @@ def lines(facts: Facts, partial: Collection[tuple[Place, str]] = ()) -> Iterator
             for place, value in other
             if _text(facts.get((place[0], Composition(place[1].engine)), {}).get(key, _NONE)) != _text(value)
         ]
-        some = frozenset(place for place in facts if (place, key) in partial)
+        some = {place: mark for place in facts if (mark := (partial or {}).get((place, key)))}
         yield "\t".join([key, *_spans(usual, facts, "", some), *_own_spans(own, facts, some)])
 
 
 _NONE = object()
 
 
-def _own_spans(own: Sequence[tuple[Place, Any]], facts: Facts, some: frozenset[Place]) -> Iterator[str]:
+def _own_spans(own: Sequence[tuple[Place, Any]], facts: Facts, some: Mapping[Place, str]) -> Iterator[str]:
     for trainer in dict.fromkeys(composition.trainer for (_, composition), _ in own):
         yield from _spans([item for item in own if item[0][1].trainer == trainer], facts, trainer, some)
 
 
-def _spans(having: Sequence[tuple[Place, Any]], facts: Facts, trainer: str, some: frozenset[Place]) -> Iterator[str]:
+def _spans(having: Sequence[tuple[Place, Any]], facts: Facts, trainer: str, some: Mapping[Place, str]) -> Iterator[str]:
     """The spans of one key: releases that follow each other, with the same default in the same engines, are one."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for release in dict.fromkeys(release for release, _ in facts):
@@ -51,7 +51,7 @@ def _spans(having: Sequence[tuple[Place, Any]], facts: Facts, trainer: str, some
         by_value: dict[tuple[str, str], set[str]] = {}
         for (name, made), value in having:
             if name == release:
-                by_value.setdefault((_text(value), "?" if (name, made) in some else ""), set()).add(made.engine)
+                by_value.setdefault((_text(value), some.get((name, made), "")), set()).add(made.engine)
         for (value, mark), engines in by_value.items():
             among = "" if engines == every else ":" + ",".join(sorted(engines))
             found.setdefault((mark, among, value), []).append(release)

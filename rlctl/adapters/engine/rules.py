@@ -226,7 +226,10 @@ class Writing(Protocol):
         """Whether the source says any of these itself."""
 
     def has(self, key: DialectKey) -> bool:
-        """Whether the release has a key, composed for the engine that trains."""
+        """Whether the release has a key, composed for the engine that trains; of patch releases the newest counts."""
+
+    def is_everywhere(self, key: DialectKey) -> bool:
+        """Whether all patch releases of a release that has a key have it."""
 
     def default(self, key: DialectKey) -> Any:
         """The default of a key there; a ``DefaultFrom`` is left to the caller."""
@@ -489,7 +492,8 @@ class Key(Rule):
         value = view.get(self.to)
         if isinstance(value, Absent) or (self.write_when is not None and not self.write_when(view)):
             return
-        target = next((key for key in self.keys if view.has(key)), None)
+        there = [key for key in self.keys if view.has(key)]
+        target = next((key for key in there if view.is_everywhere(key)), there[0] if there else None)
         used = tuple(view.to(name) for name in self.canonical)
         if target is None:
             if view.explicit(self.to):
@@ -842,6 +846,15 @@ def in_releases(*rules: Rule, since: str = "", until: str = "") -> When:
         return DialectKey("", ABSENT, since, until).applies(view.version)
 
     return When(rules, has_them, has_them, reason="")
+
+
+def where_there_is(key: str, *rules: Rule, lacks: bool = False) -> When:
+    """Rows of the releases that have a key, or of those that lack it, by their schemas."""
+
+    def holds(view: Reading | Writing) -> bool:
+        return view.has(DialectKey(key)) is not lacks
+
+    return When(rules, holds, holds, reason="")
 
 
 NO_KEY = "no key"

@@ -3,9 +3,9 @@
 ``schemas/FRAMEWORK/KIND.tsv`` holds it, a line for each key: the key, and its defaults as JSON, each after the releases that
 have it, separated by tabs. In ``data.seed<tab>3-5 null<tab>6:megatron,veomni 1`` the default is null in 0.3 to 0.5 whatever
 trains the model, and 1 in 0.6 with Megatron and VeOmni, where the other engines have no such key. After ``@`` stands the trainer
-whose config says otherwise: ``7-9@fully_async 1``; ``7?`` is of a key that not every patch release of 0.7 has. A part ``*`` of a
-key stands for an index or a name of the user's, a last ``**`` for all that users name themselves below. A value that is left out
-is not known. ``tests/upstream/make_schemas.py`` writes the files.
+whose config says otherwise: ``7-9@fully_async 1``. ``7?`` is of a key that the newest patch release of 0.7 has and an older one
+lacks, ``7<`` of one that the newest lacks. A part ``*`` of a key stands for an index or a name of the user's, a last ``**`` for
+all that users name themselves below. A value that is left out is not known. ``tests/upstream/make_schemas.py`` writes the files.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class Span(NamedTuple):
     trainer: str
     everywhere: bool
     """Whether every patch release has the key."""
+    newest: bool
+    """Whether the newest patch release has it."""
     default: Any
 
     def holds(self, release: str, composition: Composition) -> bool:
@@ -146,13 +148,14 @@ class Schema(Mapping[KeyPath, frozenset[str]]):
         )
 
     def in_composition(
-        self, path: KeyPath, release: str, composition: Composition, *, everywhere: bool = False
+        self, path: KeyPath, release: str, composition: Composition, *, everywhere: bool = False, newest: bool = False
     ) -> bool:
-        """Whether a composition has a key, or a mapping with keys; with ``everywhere``, in every patch release."""
+        """Whether a composition has a key, or a mapping with keys: in any patch release, ``everywhere`` or the newest."""
         key = ".".join(map(str, path))
         below = (key, *self._inside(key)) if key in self._lines else self._inside(key)
         spans = (span for name in below for span in self._of(name))
-        return any(span.holds(release, composition) and span.everywhere >= everywhere for span in spans)
+        wanted = (span for span in spans if span.everywhere >= everywhere and span.newest >= newest)
+        return any(span.holds(release, composition) for span in wanted)
 
 
 def _span(text: str) -> Span:
@@ -161,7 +164,8 @@ def _span(text: str) -> Span:
     releases, _, engines = where.partition(":")
     own = frozenset(engines.split(",")) if engines else frozenset()
     default = json.loads(value) if value else ABSENT
-    return Span(releases_in(releases.rstrip("?")), own, trainer, not releases.endswith("?"), default)
+    mark = releases[-1] if releases[-1] in "?<" else ""
+    return Span(releases_in(releases.removesuffix(mark)), own, trainer, not mark, mark != "<", default)
 
 
 @cache

@@ -162,7 +162,7 @@ class Table:
         place, release = generic(path), release_of(version)
         if not key.applies(version):
             return False
-        releases = self.schema.releases_of_any(place)
+        releases = self.schema.releases_of_any(place[:-1] if place[-1] == "**" else place)
         if release in releases or self.schema.is_free(place, release):
             return True
         said_by_rule = not self.schema or key.path[-1] == "**" or not isinstance(key.default, FromSchema)
@@ -175,8 +175,14 @@ class Table:
         found = (since for pattern, since in self.unlisted.items() if matches(split(pattern), place))
         return any(not since or version >= version_of(since) for since in found)
 
-    def takes(self, path: KeyPath, version: Version) -> bool:
-        """Whether what is composed has a key at a place, or no release does, so that no schema can say."""
+    def is_everywhere(self, path: KeyPath, version: Version) -> bool:
+        """Whether every patch release composes a key at a place, or no schema can say."""
+        place = generic(path)
+        unknown = self.schema.releases(place) is None
+        return unknown or self.schema.in_composition(place, release_of(version), self.composition, everywhere=True)
+
+    def takes(self, path: KeyPath, version: Version, *, newest: bool = True) -> bool:
+        """Whether what the newest patch release, or any, composes has a key, or no release does, so that no schema can say."""
         place, release = generic(path), release_of(version)
         releases = self.schema.releases(place)
         of_users = releases is not None and place not in self.schema and release in releases
@@ -185,7 +191,7 @@ class Table:
         if releases is None:
             key = self.index.get(place)
             return key is None or self.has(key, place, version)
-        composed = self.schema.in_composition(place, release, self.composition)
+        composed = self.schema.in_composition(place, release, self.composition, newest=newest)
         return composed or self.schema.is_free(place, release, self.composition) or self.is_unlisted(place, version)
 
     def composed_for(self, composition: Composition) -> Table:

@@ -111,6 +111,9 @@ class ConfigView:
         path = self.path(key.name)
         return self.table.has(key, path, self.version) and self.table.takes(path, self.version)
 
+    def is_everywhere(self, key: DialectKey) -> bool:
+        return self.table.is_everywhere(self.path(key.name), self.version)
+
     def default(self, key: DialectKey) -> Any:
         return self.table.default_of(key, self.path(key.name), self.version)
 

@@ -60,6 +60,9 @@ class _Renamed:
     def has(self, key: DialectKey) -> bool:
         return bool(self.view.has(_key(key, self.names)))
 
+    def is_everywhere(self, key: DialectKey) -> bool:
+        return bool(self.view.is_everywhere(_key(key, self.names)))
+
 
 @record
 class _Read(_Renamed):

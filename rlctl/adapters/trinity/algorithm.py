@@ -50,6 +50,7 @@ class Type:
     since: str = ""
 
 
+# 0.4.1, 0.5.2 and 0.6.0 algorithm/__init__.py, ALGORITHM_TYPE: the types that each release has
 TYPES = {
     "ppo": Type("ppo", in_trainer=True),
     "grpo": Type("grpo"),

@@ -171,6 +171,7 @@ def settled(key: str, to: str, policy: str = "") -> list[Rule]:
         return said("Trinity 0.6 uses {policy} for the critic too: {own}", policy=policy, own=str(own(view)).lower())
 
     follows = FollowsFrom(to, writes=own, note=reason, reason=reason)
+    # 0.5.2 trainer/verl/verl_config.py, CriticModel; 0.6.0 trainer/verl/config.py, _build_model_config and FROZEN_KEYS
     return [in_releases(Key(key, to, True, until="0.5"), until="0.5"), in_releases(follows, since="0.6")]
 
 
@@ -190,18 +191,24 @@ CRITIC: list[Rule] = [
         _write_critic_model,
         why="A path that is the policy's is not a separate model.",
     ),
+    # 0.5.2 trainer/verl/verl_config.py, Optim; 0.6.0 trainer/verl/config.py, _build_critic_optimizer_config
     Key(f"{CRITIC_C}.optim.lr", "critic.optimizer.lr", VersionedDefault({"0.5": 1e-6, "0.6": 1e-5})),
+    # 0.5.2 trainer/verl/verl_config.py, Optim; 0.6.0 trainer/verl/config.py, _build_critic_optimizer_config
     Key(f"{CRITIC_C}.optim.weight_decay", "critic.optimizer.weight_decay", 0.01),
     norms_and_biases(
         "critic.optimizer",
         lambda view: role_strategy(view, f"{CRITIC_C}.strategy") == "megatron",
         lambda view: writes_engine(view, "critic.engine", "megatron"),
     ),
+    # 0.5.2 trainer/verl/verl_config.py, Optim; 0.6.0 trainer/verl/config.py, _build_critic_optimizer_config
     Key(f"{CRITIC_C}.optim.betas", "critic.optimizer.betas", [0.9, 0.999], Listed()),
+    # 0.5.2 trainer/verl/verl_config.py, Optim; 0.6.0 trainer/verl/config.py, _build_critic_optimizer_config
     Key(f"{CRITIC_C}.optim.optimizer", "critic.optimizer.type", "adam", ADAM),
     OneOf(
         (
+            # 0.5.2 trainer/verl/verl_config.py, Optim; 0.6.0 trainer/verl/config.py, _build_critic_optimizer_config
             DialectKey(f"{CRITIC_C}.optim.clip_grad", 1.0),
+            # 0.5.2 trainer/verl/verl_config.py, Critic, synchronize_config; 0.6.0 trainer/verl/config.py, FROZEN_KEYS
             DialectKey(f"{CRITIC_C}.grad_clip", DefaultFrom("trainer.grad_clip"), until="0.5"),
         ),
         "critic.optimizer.max_grad_norm",
@@ -212,6 +219,8 @@ CRITIC: list[Rule] = [
     When(
         (
             schedule(f"{CRITIC_C}.optim.lr_scheduler_type", "critic", "constant"),
+            # 0.5.2 trainer/verl/verl_config.py, synchronize_config;
+            # 0.6.0 trainer/verl/config.py, _build_critic_optimizer_config
             Key(
                 f"{CRITIC_C}.optim.min_lr_ratio",
                 "critic.lr_scheduler.min_lr_ratio",
@@ -224,6 +233,8 @@ CRITIC: list[Rule] = [
         "only for the FSDP trainer",
     ),
     When(
+        # 0.5.2 trainer/verl/verl_config.py, synchronize_config, sets both;
+        # 0.6.0 trainer/verl/config.py, _build_critic_optimizer_config
         (
             Key(
                 f"{CRITIC_C}.optim.lr_decay_style",
@@ -232,6 +243,7 @@ CRITIC: list[Rule] = [
                 MEGATRON_SHAPES,
                 since="0.6",
             ),
+            # the same places: 0.5.2 trainer/verl/verl_config.py, 0.6.0 trainer/verl/config.py
             Key(f"{CRITIC_C}.optim.min_lr", "critic.lr_scheduler.min_lr", 0.0, since="0.6"),
         ),
         lambda view: _on_megatron(view),
@@ -240,6 +252,7 @@ CRITIC: list[Rule] = [
     ),
     CustomRule(
         "critic's warm-up",
+        # 0.5.2 trainer/verl/verl_config.py, Optim; 0.6.0 trainer/verl/config.py, _build_critic_optimizer_config
         warmup_keys(f"{CRITIC_C}.optim", (-1, 0.0)),
         tuple(f"critic.lr_scheduler.{name}" for name in ("warmup_steps", "warmup_ratio", "step_unit")),
         lambda view: read_warmup(view, [f"{CRITIC_C}.optim.{name}" for name in WARMUP], "critic"),
@@ -251,12 +264,17 @@ CRITIC: list[Rule] = [
         },
         why="It also says what moves the schedule, and what of it is lost without an end of the run.",
     ),
+    # 0.5.2 trainer/verl/verl_config.py, Critic; 0.6.0 trainer/verl/config.py, _build_critic_config
     Key(
         f"{CRITIC_C}.cliprange_value", "critic.value_loss.clip", VersionedDefault({"0.5": 0.0, "0.6": 0.5}), Unclipped()
     ),
+    # 0.5.2 trainer/verl/verl_config.py, Critic; 0.6.0 trainer/verl/config.py, _build_critic_config
     Key(f"{CRITIC_C}.loss_agg_mode", "critic.value_loss.aggregation", "token-mean", AGGREGATIONS),
+    # 0.5.2 trainer/verl/verl_config.py, Critic; 0.6.0 trainer/verl/config.py, _build_critic_config
     Key(f"{CRITIC_C}.ppo_epochs", "critic.ppo_epochs", 1, OwnEpochs()),
+    # 0.5.2 trainer/verl/verl_config.py, Critic; 0.6.0 trainer/verl/config.py, _build_critic_config
     Key(f"{CRITIC_C}.shuffle", "critic.shuffle", VersionedDefault({"0.5": False, "0.6": True})),
+    # 0.5.2 trainer/verl/verl_config.py, Critic; 0.6.0 trainer/verl/config.py, _build_critic_config
     Key(f"{CRITIC_C}.data_loader_seed", "critic.shuffle_seed", VersionedDefault({"0.5": None, "0.6": 42})),
     other_micro(
         "critic micro-batch",
@@ -282,11 +300,14 @@ CRITIC: list[Rule] = [
     role_engine("critic engine", f"{CRITIC_C}.strategy", "critic.engine"),
     *settled(f"{CRITIC_C}.model.enable_gradient_checkpointing", "critic.memory.recompute_activations"),
     *settled(f"{CRITIC_C}.model.use_remove_padding", "critic.packing", "train.packing"),
+    # 0.5.2 trainer/verl/verl_config.py, CriticModel; 0.6.0 trainer/verl/config.py, build_verl_config: one model section
     Key(f"{CRITIC_C}.model.external_lib", "critic.model.import_modules", convert=Listed(single=True), until="0.5"),
+    # the same places: 0.5.2 trainer/verl/verl_config.py, 0.6.0 trainer/verl/config.py
     Tree(f"{CRITIC_C}.model.override_config", "critic.model.overrides", until="0.5"),
     When(
         (
             *_engine(),
+            # 0.5.2 trainer/verl/verl_config.py, synchronize_config; 0.6.0 trainer/verl/config.py, FROZEN_KEYS
             Key(
                 f"{CRITIC_C}.ulysses_sequence_parallel_size",
                 "critic.engine.ulysses_sequence_parallel_size",

@@ -492,6 +492,7 @@ SCALE = "trainer.fix_actor_microbatch_loss_scale"
 
 PER_MICRO = "algorithm.loss_aggregation.per_micro_batch"
 SCALES: tuple[Rule, ...] = (
+    # 0.5.2 trainer/verl/dp_actor.py; 0.6.0 trainer/tinker/tinker_trainer.py alone reads it
     in_releases(
         Key(SCALE, PER_MICRO, convert=Not(), formula="not fix_actor_microbatch_loss_scale in 0.5"), until="0.5"
     ),

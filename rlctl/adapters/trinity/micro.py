@@ -157,7 +157,7 @@ def other_micro(name: str, to: str, dynamic: str, tokens: str, responses: str) -
         key = tokens if micro["unit"] == "tokens" else responses
         yield Flow(view.path(key), micro["size"], size, same=True, always=True)
 
-    own = (
+    own = (  # 0.5.2 trainer/verl/verl_config.py, synchronize_config; 0.6.0 trainer/verl/config.py, FROZEN_KEYS
         DialectKey(dynamic, None, until="0.5", takes=bool),
         DialectKey(tokens, None, until="0.5"),
         DialectKey(responses, None),
@@ -186,8 +186,11 @@ MICRO: list[Rule] = [
         (
             DialectKey("trainer.use_dynamic_bsz"),
             DialectKey("trainer.max_token_len_per_gpu"),
+            # 0.5.2 trainer/verl/verl_config.py, Actor; 0.6.0 trainer/verl/config.py, _build_actor_config and FROZEN_KEYS
             DialectKey(f"{ACTOR}.use_dynamic_bsz", None, until="0.5"),
+            # the same places: 0.5.2 trainer/verl/verl_config.py, 0.6.0 trainer/verl/config.py
             DialectKey(f"{ACTOR}.ppo_max_token_len_per_gpu", None, until="0.5"),
+            # the same places: 0.5.2 trainer/verl/verl_config.py, 0.6.0 trainer/verl/config.py
             DialectKey(f"{ACTOR}.ppo_micro_batch_size_per_gpu", VersionedDefault({"0.5": 1, "0.6": None})),
         ),
         ("batch.micro_batch.unit", "batch.micro_batch.size"),

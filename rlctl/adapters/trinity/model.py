@@ -384,7 +384,6 @@ TOP: list[Rule] = [
     Key(
         "model.trust_remote_code",
         "model.trust_remote_code",
-        since="0.6",
         also=(DialectKey(f"{MODEL}.trust_remote_code", False),),
     ),
     Key("model.rope_theta", "model.rope.theta"),

@@ -153,7 +153,9 @@ NOTES: tuple[Noted, ...] = (
     *dead("Trinity sets it itself", f"{ROLL}.model_path"),
     *dead("Trinity sets it from trainer.total_steps", f"{TC}.actor_rollout_ref.actor.optim.total_training_steps"),
     *dead("Trinity sets it from trainer.total_steps", f"{TC}.critic.optim.total_training_steps"),
+    # 0.5.2 trainer/verl/verl_config.py, synchronize_config; 0.6.0 trainer/verl/config.py, _MERGEABLE_KEYS
     *dead("Trinity sets it from trainer.total_steps", f"{TC}.trainer.total_training_steps", until="0.5"),
+    # 0.5.2 trainer/verl/verl_config.py, synchronize_config; 0.6.0 trainer/verl/config.py, _deep_merge
     *(
         note
         for name, own in {**REPLACED, "optimizer": "optimizer_type", "clip_grad": "clip_grad"}.items()
@@ -164,14 +166,19 @@ NOTES: tuple[Noted, ...] = (
             instead=f"algorithm.optimizer.{own}",
         )
     ),
+    # 0.6.0 trainer/verl/config.py, FROZEN_KEYS
     *dead("Trinity ignores it since 0.6", *(f"{TC}.{name}" for name in FROZEN), since="0.6"),
+    # 0.6.0 trainer/verl/config.py, _normalize_trainer_config and _MERGEABLE_KEYS
     *misleading("Trinity ignores it since 0.6", *(f"{TC}.{name}.**" for name in OBJECTIVE), since="0.6"),
+    # 0.6.0 trainer/verl/config.py, _normalize_trainer_config and _MERGEABLE_KEYS
     *dead("Trinity ignores it since 0.6", *(f"{TC}.{name}.**" for name in GONE), since="0.6"),
+    # 0.6.0 trainer/verl/config.py, _normalize_trainer_config
     *dead(
         "the same role under actor_rollout_ref decides",
         *(f"{TC}.{role}.**" for role in ("model", "actor", "ref", "rollout")),
         since="0.6",
     ),
+    # 0.5.2 trainer/verl/verl_config.py, veRLConfig
     *dead(
         "Trinity 0.5 has these roles only under actor_rollout_ref and refuses the file",
         *(f"{TC}.{role}.**" for role in ("model", "actor", "ref", "rollout")),
@@ -218,7 +225,9 @@ NOTES: tuple[Noted, ...] = (
     *carried("arguments of Trinity's functions", "algorithm.kl_penalty_fn_args.**", "algorithm.kl_loss_fn_args.**"),
     *carried("arguments of Trinity's functions", "algorithm.entropy_loss_fn_args.**", "algorithm.kl_penalty_fn_args"),
     *carried("arguments of Trinity's functions", "algorithm.kl_loss_fn_args", "algorithm.entropy_loss_fn_args"),
+    # 0.6.0 trainer/verl/config.py, _build_actor_config hands it on; trainer/verl/losses.py does not read it
     *misleading("Trinity does not use it yet", "algorithm.rollout_correction.**", since="0.6"),
+    # 0.6.0 common/config.py, AlgorithmConfig
     *dead("an empty section", "algorithm.rollout_correction", since="0.6"),
     *carried("SFT warm-up of old Trinity releases", "algorithm.use_token_level_loss"),
     *carried("how many processes Data-Juicer works with; the rows are the same", "data_processor.*.num_process"),

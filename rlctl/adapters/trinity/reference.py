@@ -35,6 +35,7 @@ class Parameters(Partly):
 OFFLOAD = Parameters({True: "parameters", False: "none"}, "derived")
 *SHARDING, WRAPPING = sharding(f"{REF}.fsdp_config", E, handed_on=True)
 FSDP: tuple[Rule, ...] = (
+    # 0.5.2 trainer/verl/verl_config.py, FSDPConfig; 0.6.0 trainer/verl/config.py, _build_fsdp_engine_config
     Key(
         f"{REF}.fsdp_config.param_offload",
         f"{E}.offload",
@@ -42,6 +43,7 @@ FSDP: tuple[Rule, ...] = (
         OFFLOAD,
     ),
     *SHARDING,
+    # the same places: 0.5.2 trainer/verl/verl_config.py, 0.6.0 trainer/verl/config.py
     Key(
         f"{REF}.fsdp_config.offload_policy",
         f"{E}.cpu_offload_policy",
@@ -53,6 +55,7 @@ FSDP: tuple[Rule, ...] = (
         f"{E}.wrap_layers",
         convert=Listed(),
     ),
+    # 0.5.2 trainer/verl/verl_config.py, synchronize_config; 0.6.0 trainer/verl/config.py, FROZEN_KEYS
     Key(
         f"{REF}.ulysses_sequence_parallel_size",
         f"{E}.ulysses_sequence_parallel_size",

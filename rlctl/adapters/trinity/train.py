@@ -203,6 +203,7 @@ def role_engine(name: str, key: str, to: str) -> CustomRule:
 
     return CustomRule(
         name,
+        # 0.5.2 trainer/verl/verl_config.py, synchronize_config; 0.6.0 trainer/verl/config.py, FROZEN_KEYS
         (DialectKey(key, None, until="0.5"),),
         names,
         read,
@@ -404,6 +405,8 @@ def overrides() -> list[Rule]:
         ("lr_scheduler_type", "lr_scheduler.type", SHAPES),
         ("min_lr_ratio", "lr_scheduler.min_lr_ratio", SAME),
     )
+    # 0.5.2 trainer/verl/verl_config.py, synchronize_config, overwrites them;
+    # 0.6.0 trainer/verl/config.py, _deep_merge, merges them
     never = [
         Key(f"{root}.{key}", f"{to}.{field}", convert=convert, since="0.6", write_when=lambda view: False)
         for key, field, convert in keys
@@ -451,7 +454,10 @@ TRAINER: list[Rule] = [
         (
             DialectKey("algorithm.optimizer.clip_grad"),
             DialectKey("trainer.grad_clip"),
+            # 0.5.2 trainer/verl/verl_config.py, synchronize_config; 0.6.0 trainer/verl/config.py, FROZEN_KEYS
             DialectKey(f"{ACTOR}.grad_clip", None, until="0.5"),
+            # 0.5.2 trainer/verl/verl_config.py, synchronize_config, overwrites it;
+            # 0.6.0 trainer/verl/config.py, _deep_merge, merges it
             DialectKey(f"{ACTOR}.optim.clip_grad", None, "0.6"),
         ),
         "train.optimizer.max_grad_norm",
@@ -465,6 +471,8 @@ TRAINER: list[Rule] = [
         "warm-up",
         (
             *warmup_keys("algorithm.optimizer"),
+            # 0.5.2 trainer/verl/verl_config.py, synchronize_config, overwrites them;
+            # 0.6.0 trainer/verl/config.py, _deep_merge, merges them
             *(DialectKey(f"{ACTOR}.optim.{name}", None, "0.6") for name in WARMUP),
         ),
         tuple(
@@ -514,6 +522,7 @@ TRAINER: list[Rule] = [
                 "trainer.trainer_strategy",
                 takes=("fsdp", "fsdp2", "megatron"),
             ),
+            # 0.5.2 trainer/verl/verl_config.py, synchronize_config; 0.6.0 trainer/verl/config.py, FROZEN_KEYS
             DialectKey(f"{ACTOR}.strategy", None, until="0.5"),
             DialectKey("model.tinker.enable"),
             *(DialectKey(f"model.tinker.{name}", ABSENT) for name in TINKER),
@@ -575,12 +584,12 @@ TRAINER: list[Rule] = [
         f"{ACTOR}.megatron.dtype",
         "train.precision.compute",
         convert=LONG_DTYPES,
-        since="0.6",
         quiet=True,
         write_when=lambda view: not is_fsdp(view) and view.get("train.precision.compute") != "bfloat16",
     ),
     When(
         (
+            # 0.5.2 trainer/verl/verl_config.py, synchronize_config; 0.6.0 trainer/verl/config.py, FROZEN_KEYS
             Key(
                 f"{ACTOR}.ulysses_sequence_parallel_size",
                 "train.engine.ulysses_sequence_parallel_size",
@@ -631,6 +640,7 @@ TRAINER: list[Rule] = [
     Tree(f"{ACTOR}.optim.override_optimizer_config", "train.optimizer.args", default=None),
     Key(f"{MODEL}.enable_gradient_checkpointing", "train.memory.recompute_activations", True),
     Key(f"{MODEL}.enable_activation_offload", "train.memory.offload_activations", False),
+    # 0.5.2 trainer/verl/verl_config.py, ActorModel; 0.6.0 trainer/verl/config.py, FROZEN_KEYS
     Key(
         "trainer.use_remove_padding",
         "train.packing",

@@ -53,7 +53,7 @@ def of_other_engines(document: Document, table: Table, release: str) -> Iterator
         place = generic(path)
         if tuple(map(str, path)) not in document.overridden or release not in (schema.releases(place) or ()):
             continue
-        if table.takes(path, version_of(release)):
+        if table.takes(path, version_of(release), newest=False):
             continue
         if composition.engine in schema.engines(release):
             yield finding(

@@ -24,7 +24,7 @@ from rlctl.adapters.engine.rules import (
     Switch,
     Writing,
     converted,
-    in_releases,
+    where_there_is,
 )
 from rlctl.adapters.engine.values import AGGREGATIONS, BY_STEP, Names, shaping_dropped
 from rlctl.adapters.verl import nearest, shaping
@@ -194,8 +194,9 @@ def _write_aggregation(view: Writing) -> Iterator[Out]:
 
 KL_IN_REWARD, KL_IN_LOSS = "algorithm.kl_in_reward", "algorithm.kl_in_loss"
 USES_KL_IN_REWARD: list[Rule] = [
-    in_releases(Switch("algorithm.use_kl_in_reward", KL_IN_REWARD), since="0.4"),
-    in_releases(
+    where_there_is("algorithm.use_kl_in_reward", Switch("algorithm.use_kl_in_reward", KL_IN_REWARD)),
+    where_there_is(
+        "algorithm.use_kl_in_reward",
         FollowsFrom(
             KL_IN_REWARD,
             reads=lambda view: None if view.get(f"{A}.use_kl_loss") else {},
@@ -212,7 +213,7 @@ USES_KL_IN_REWARD: list[Rule] = [
             value=0.0,
             always=True,
         ),
-        until="0.3",
+        lacks=True,
     ),
 ]
 """Before verl 0.4 there was one switch for both KL terms, so off is written as a coefficient of 0."""
@@ -284,6 +285,7 @@ RULES: list[Rule] = [
     Dropped("algorithm.advantage.baseline", "only Trinity has opmd"),
     Dropped("algorithm.advantage.tau", "only Trinity has opmd"),
     Key("algorithm.gdpo_reward_keys", "algorithm.advantage.args.gdpo_reward_keys", ABSENT),
+    # 0.4.1 trainer/ppo/core_algos.py has no gspo and 0.4.0 no key: no loss is named before 0.5
     ChosenOrNearest(
         f"{A}.policy_loss.loss_mode",
         "algorithm.policy_loss",
@@ -364,7 +366,6 @@ RULES: list[Rule] = [
         convert=Names(
             {False: "recompute", True: "rollout"}, "verl never chooses by the batch size; it always recomputes them"
         ),
-        since="0.7",
     ),
     FollowsFrom(
         TEMPERATURE,

@@ -192,19 +192,19 @@ def _write_weight(view: Writing, section: Mapping[str, Any]) -> Iterator[Out]:
     yield Flow(view.path(f"{C}.rollout_is_batch_normalize"), sampling["normalize"], normalize)
 
 
-KEYS = (
+KEYS = (  # in 0.6.1 trainer/ppo/rollout_corr_helper.py the words of the block are others
     DialectKey(f"{C}.rollout_is", since="0.7"),
     DialectKey(f"{C}.rollout_is_threshold", since="0.7", words=True),  # also LOWER_UPPER
     DialectKey(f"{C}.rollout_rs", since="0.7"),
     DialectKey(f"{C}.rollout_rs_threshold", since="0.7"),
-    DialectKey(f"{C}.rollout_rs_threshold_lower", since="0.7", until="0.7"),
-    DialectKey(f"{C}.rollout_token_veto_threshold", since="0.7", until="0.7"),
+    DialectKey(f"{C}.rollout_rs_threshold_lower", since="0.7"),
+    DialectKey(f"{C}.rollout_token_veto_threshold", since="0.7"),
     DialectKey(f"{C}.use_policy_gradient", since="0.7", until="0.7", takes=bool),
     DialectKey(f"{C}.loss_type", takes=("ppo_clip", "reinforce")),
     DialectKey(f"{C}.rollout_is_batch_normalize", since="0.7"),
     *(
-        DialectKey(f"{root}.rollout_is{end}", default, since="0.6", until="0.6")
-        for root, default in (("algorithm", FROM_SCHEMA), (A, ABSENT))
+        DialectKey(f"{root}.rollout_is{end}", default, until=until)
+        for root, default, until in (("algorithm", FROM_SCHEMA, ""), (A, ABSENT, "0.6"))
         for end in ("", "_threshold", "_threshold_lower", "_level", "_mode", "_veto_threshold")
     ),
 )

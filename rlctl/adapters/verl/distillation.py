@@ -158,9 +158,9 @@ RULES: list[Rule] = [
         (
             DialectKey(f"{D}.enabled"),
             DialectKey(ALONE),
-            DialectKey(OLD, ABSENT, since="0.8"),
+            DialectKey(OLD, ABSENT, since="0.8"),  # main before 0.8.0: trainer/config/distillation/distillation.yaml
             *map(DialectKey, (*TYPED.values(), *ARGS.values())),
-            DialectKey(f"{D}.**", since="0.8"),
+            DialectKey(f"{D}.**"),
         ),
         (TO, *(f"{TO}.{name}" for name in ("teacher", "loss", "coefficient", "top_k", "args"))),
         _read,

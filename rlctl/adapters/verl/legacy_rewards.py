@@ -44,7 +44,7 @@ SECTIONS: Mapping[str, str] = {
 INERT = (f"{MODEL}.model.external_lib", f"{MODEL}.model.trust_remote_code")
 """Keys of the blocks that nothing reads since 0.8."""
 _REASON = "its trainer reads rewards from the reward section"
-NOTES: list[Noted] = [
+NOTES: list[Noted] = [  # 0.8.0 experimental/reward_loop/reward_loop.py, migrate_legacy_reward_impl
     *(
         note
         for old, new in {**BLOCKS, **SECTIONS}.items()

@@ -109,7 +109,7 @@ ESTIMATORS: Mapping[str, Nearest] = {
     "rec": Nearest("grpo", "the reward minus the group's mean; no response is filtered", UNSCALED),
     "clipb": Nearest("grpo", "verl's does not filter tokens by entropy"),
     "clipv": Nearest("grpo", "verl's does not filter tokens by entropy"),
-    **dict.fromkeys(
+    **dict.fromkeys(  # 0.7.1 trainer/ppo/core_algos.py, compute_optimal_token_baseline_advantage
         ("optimal_token_baseline", "tir_optimal_token_baseline"),
         Nearest("grpo", "the reward minus the group's mean, equal for every token", UNSCALED, until="0.6"),
     ),
@@ -129,8 +129,8 @@ ESTIMATORS: Mapping[str, Nearest] = {
     "jsd": Nearest("grpo", DISTILS),
 }
 MEASURED = (
-    DialectKey("actor_rollout_ref.actor.calculate_sum_pi_squared", True, "0.7"),
-    DialectKey("trainer.use_v1", False, "0.9"),
+    DialectKey("actor_rollout_ref.actor.calculate_sum_pi_squared", True),
+    DialectKey("trainer.use_v1", False),
 )
 """What switches the sum of squared probabilities on, and the trainer of 0.9 that computes it: its newer one stops without."""
 NEEDS: Mapping[str, tuple[DialectKey, ...]] = dict.fromkeys(

@@ -35,6 +35,7 @@ HYDRA = [
     *dead("verl's class for this block", "*.*.*.*.*._target_", "*.*.*.*.*.*._target_"),
 ]
 DEAD = [
+    # 0.8.0 workers/engine/fsdp/transformer_impl.py, optimizer_step
     *(
         note
         for root in (A, "critic")
@@ -46,7 +47,9 @@ DEAD = [
         )
     ),
     *dead("verl never reads it", "data.return_raw_input_ids", f"{R}.over_sample_rate"),
+    # 0.7.1 workers/fsdp_workers.py, _build_model_optimizer reads it; 0.8.0 workers/config/actor.py alone has it
     *misleading("verl never reads it", f"{A}.freeze_vision_tower", since="0.8"),
+    # 0.7.1 and 0.8.0 workers/config/rollout.py alone have it; 0.9.1 workers/rollout/vllm_rollout/vllm_async_server.py
     *misleading("verl never reads it", f"{R}.ignore_eos", "rollout.ignore_eos", since="0.7", until="0.8"),
     *dead(
         "verl never reads it",
@@ -65,6 +68,7 @@ DEAD = [
         f"{A}.use_fused_kernels",
     ),
     *dead("verl sets it itself", f"{A}.use_remove_padding"),
+    # 0.8.0 trainer/ppo/ray_trainer.py and experimental/fully_async_policy/fully_async_trainer.py assert it
     *dead("each of verl's trainers accepts one value only", HYBRID, until="0.8"),
     *(
         note
@@ -76,12 +80,14 @@ DEAD = [
     *dead("removed in verl 0.5", f"{R}.use_fire_sampling"),
     *dead("verl's engines always answer asynchronously since 0.7", f"{R}.mode"),
     *dead("removed; the agent loop replaces it", f"{R}.multi_turn.completion_callback", f"{R}.chat_scheduler"),
+    # 0.7.0 experimental/agent_loop/tool_agent_loop.py; nothing imports workers/rollout/schemas.py
     *dead(
         "verl's agent loop has one way to join turns since 0.7",
         f"{R}.multi_turn.use_inference_chat_template",
         f"{R}.multi_turn.tokenization_sanity_check_mode",
         since="0.7",
     ),
+    # 0.6.0 workers/config/rollout.py alone has it
     *dead("verl starts its engines' servers itself since 0.6", f"{R}.agent.custom_async_server.**", since="0.6"),
     *dead(
         "verl sets it itself",
@@ -113,6 +119,7 @@ DEAD = [
     ),
 ]
 CARRIED = [
+    # 0.9.1 trainer/ppo/v1/trainer_separate_async.py
     *carried("whether engines of separate_async also start on the GPUs that train", HYBRID, since="0.9"),
     *carried("the type of buffers under FSDP", "*.*.fsdp_config.mixed_precision.buffer_dtype"),
     *carried("old spelling of the tool's key", f"{A}.profiler.discrete", "actor_rollout_ref.ref.profiler.discrete"),
@@ -205,7 +212,9 @@ CARRIED = [
     *carried("limits on how often verl refills filtered groups", "algorithm.filter_groups.**"),
     *carried("loss scale of the critic", "critic.loss_scale_factor"),
     *carried("the reference's own model", "actor_rollout_ref.ref.model"),
+    # 0.7.1 experimental/fully_async_policy/config/fully_async_ppo_trainer.yaml
     *carried("one of verl's trainers", "async_training.**", since="0.7", free=True),
+    # 0.5.0 recipe/one_step_off_policy/config/one_step_off_ppo_trainer.yaml
     *carried("one of verl's trainers", "rollout.**", since="0.5", free=True),
 ]
 RECIPES = [
@@ -252,23 +261,28 @@ UNSUPPORTED = [
         "rows name these agent loops, which only verl can run; rewrite each as an agent of type function",
         f"{R}.agent.agent_loop_config_path",
     ),
+    # 0.7.1 experimental/agent_loop/tool_agent_loop.py
     *unsupported(
         "verl 0.8 removed simulated users: a conversation ends with the model's first answer without a call",
         f"{R}.multi_turn.interaction_config_path",
         until="0.7",
     ),
+    # 0.5.0 experimental/agent_loop/agent_loop.py and workers/rollout/async_server.py
     *unsupported(
         "only verl can run this class, which replaces its engine servers",
         f"{R}.agent.custom_async_server.**",
         until="0.5",
     ),
+    # 0.4.0 workers/rollout/sglang_rollout/sglang_rollout.py
     *carried("how SGLang joins messages", f"{R}.multi_turn.format", since="0.4", until="0.4"),
+    # 0.6.1 workers/rollout/schemas.py
     *carried(
         "how two renderings of a conversation are compared; rlctl keeps the generated tokens and counts differences",
         f"{R}.multi_turn.use_inference_chat_template",
         f"{R}.multi_turn.tokenization_sanity_check_mode",
         until="0.6",
     ),
+    # 0.7.0 trainer/ppo/ray_trainer.py
     *unsupported(
         "only verl can run this class, which replaces its agent loops",
         f"{R}.agent.agent_loop_manager_class",

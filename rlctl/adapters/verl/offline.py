@@ -116,6 +116,7 @@ GENERATION: list[Rule] = [
     Key("rollout.temperature", "rollout.sampling.temperature"),
     Key("rollout.top_p", "rollout.sampling.top_p"),
     Key("rollout.top_k", "rollout.sampling.top_k", convert=Off(-1)),
+    # 0.6.1 workers/rollout/vllm_rollout/vllm_rollout_spmd.py; 0.7.1 workers/config/rollout.py alone has it
     Key("rollout.ignore_eos", "rollout.sampling.ignore_eos", until="0.6"),
     Dropped("rollout.sampling.ignore_eos", "verl 0.7 never reads ignore_eos: a response ends at that token"),
     Key("rollout.dtype", "rollout.precision", convert=ENGINE_DTYPES),

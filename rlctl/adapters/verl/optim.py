@@ -96,14 +96,14 @@ def further_arguments(key: str, role: Role) -> list[Rule]:
     ]
 
 
-def optimizer(prefix: str, role: Role, *, since: str, clip: str = "") -> list[Rule]:
+def optimizer(prefix: str, role: Role, *, clip: str = "") -> list[Rule]:
     """The keys of an ``optim`` block that set the optimizer."""
     o, c = f"{prefix}.", f"{_owner(role)}.optimizer."
     return [
         Key(f"{o}lr", f"{c}lr", always=True),
         Key(f"{o}weight_decay", f"{c}weight_decay"),
         Key(f"{o}betas", f"{c}betas", convert=Listed()),
-        gradient_clip(f"{o}clip_grad", role, since, clip),
+        gradient_clip(f"{o}clip_grad", role, clip),
         under(
             "torchtitan",
             role,
@@ -167,8 +167,9 @@ class GradientBound(Calculation):
         return Computed(bound, note) if value is None else bound
 
 
-def gradient_clip(key: str, role: Role, since: str, old: str) -> OneOf:
+def gradient_clip(key: str, role: Role, old: str) -> OneOf:
     """The bound of gradients: FSDP's workers read the role's ``grad_clip`` until 0.7, all others that of ``optim``."""
+    # 0.6.1 workers/config/optimizer.py, OptimizerConfig
     other = DialectKey(old) if old else DialectKey(key.replace("clip_grad", "grad_clip"), ABSENT, since="0.6")
 
     def live(view: Reading) -> str:
@@ -177,7 +178,7 @@ def gradient_clip(key: str, role: Role, since: str, old: str) -> OneOf:
         return other.name if view.written(other.name) and not view.written(key) else key
 
     return OneOf(
-        (DialectKey(key, since=since if not old else ""), other),
+        (DialectKey(key), other),
         f"{_owner(role)}.optimizer.max_grad_norm",
         reads=live,
         writes=lambda view: old if old and is_old_fsdp(view, view.get(f"{role.to}.type") == "fsdp2") else key,

@@ -163,16 +163,16 @@ def checkpoint(root: str, *, asynchronous: Any = FROM_SCHEMA) -> list[Rule]:
             f"{root}.save_contents",
             "checkpoint.save_contents",
             convert=Listed(empty=[]),
-            since="0.5",
             also=(DialectKey(f"{root}.contents"),),
         ),
+        Key(f"{root}.load_contents", "checkpoint.load_contents", convert=Listed(empty=[])),
+        # of SFT since 0.6.1: trainer/config/config.py, CheckpointConfig
         Key(
-            f"{root}.load_contents",
-            "checkpoint.load_contents",
-            convert=Listed(empty=[]),
-            since="0.5",
+            f"{root}.async_save",
+            "checkpoint.asynchronous",
+            asynchronous,
+            since="" if asynchronous is FROM_SCHEMA else "0.6",
         ),
-        Key(f"{root}.async_save", "checkpoint.asynchronous", asynchronous, since="0.6"),
     ]
 
 
@@ -267,6 +267,7 @@ RULES: list[Rule] = [
     Key("trainer.max_actor_ckpt_to_keep", "checkpoint.keep_last"),
     Key("trainer.max_critic_ckpt_to_keep", "checkpoint.keep_last_critic"),
     Key("trainer.del_local_ckpt_after_load", "checkpoint.delete_after_load"),
+    # 0.3.0 and 0.9.1 trainer/ppo/ray_trainer.py, _save_checkpoint; no config has it since 0.4
     Key("trainer.remove_previous_ckpt_in_save", "checkpoint.delete_previous", ABSENT, until="0.3"),
     Key("trainer.val_only", "run.mode", convert=MODES),
     *GENERAL,
@@ -293,7 +294,7 @@ RULES: list[Rule] = [
         "global_profiler.steps",
         "profiling.steps",
         convert=Listed(),
-        also=(DialectKey("trainer.profile_steps", since="0.5", until="0.5"),),
+        also=(DialectKey("trainer.profile_steps"),),
     ),
     Key("global_profiler.profile_continuous_steps", "profiling.continuous"),
     Key("global_profiler.save_path", "profiling.folder", ABSENT),
@@ -323,6 +324,7 @@ RULES: list[Rule] = [
     Dropped("profiling.roles{}.all_ranks", "verl has no such roles"),
     Dropped("profiling.roles{}.ranks", "verl has no such roles"),
     *RAY,
+    # 0.6.1 trainer/main_ppo.py, run_ppo
     Key("ray_kwargs.ray_init.address", "runtime.ray.address", ABSENT, since="0.6", quiet=True),
     Tree("ray_kwargs.ray_init", "runtime.ray.init_args", but=("num_cpus", "address")),
     Key("trainer.ray_wait_register_center_timeout", "runtime.ray.startup_timeout"),

@@ -31,15 +31,22 @@ OTHERS = tuple(source for row in SCORERS for source in row.sources if not row.ru
 """Those that it scores by rules."""
 MODEL_NAME, SANDBOX_NAME = "reward_model", "code"
 """Names of rewards that stand beside another."""
+SANDBOX_KEY = "reward.sandbox_fusion"
 SANDBOX = {"url": "url", "max_concurrent": "max_concurrent", "memory_limit_mb": "memory_limit_mib"}
 """Keys of verl's sandbox, and the fields of a reward for them."""
 
 
 def _roots(view: Reading) -> tuple[str, str, str]:
     """Where the function, the model and the sandbox stand in this text."""
+    old = ("custom_reward_function", "reward_model", "reward_model.sandbox_fusion")
+    new = ("reward.custom_reward_function", "reward.reward_model", "reward.sandbox_fusion")
     if view.version >= (0, 8):
-        return "reward.custom_reward_function", "reward.reward_model", "reward.sandbox_fusion"
-    return "custom_reward_function", "reward_model", "reward_model.sandbox_fusion"
+        return new
+    function, model, sandbox = (
+        there if view.written(there) and not view.written(here) else here  # 0.7.1 has both, and the old one decides
+        for here, there in zip(old, new, strict=True)
+    )
+    return function, model, sandbox
 
 
 def _read(view: Reading) -> Iterator[Flow]:
@@ -78,10 +85,11 @@ def _read_function(view: Reading, root: str, index: int) -> Iterator[Flow]:
 
 def _read_model(view: Reading, root: str, index: int) -> Iterator[Flow]:
     to = ("rewards", index)
-    path = f"{root}.model_path" if view.version >= (0, 8) else f"{root}.model.path"
+    new = root.startswith("reward.")
+    path = f"{root}.model_path" if new else f"{root}.model.path"
     yield Flow((*to, "type"), "model", (view.path(f"{root}.enable"),))
     yield Flow((*to, "path"), view.get(path) or "", (view.path(path),), same=True)
-    if view.version < (0, 8):
+    if not new:
         tokenizer = f"{root}.model.input_tokenizer"
         if view.written(tokenizer):
             note = "the policy's tokenizer decodes responses; the reward model uses its own, as in rlctl"
@@ -196,7 +204,10 @@ def _write_one(view: Writing, reward: dict[str, Any], place: tuple[Any, ...]) ->
         yield from _write_model(view, f"{prefix}reward_model", reward, place, new)
     else:
         yield from _write_sandbox(
-            view, f"{prefix}sandbox_fusion" if new else "reward_model.sandbox_fusion", reward, place
+            view,
+            SANDBOX_KEY if view.has(DialectKey(f"{SANDBOX_KEY}.url")) else f"{MODEL_NAME}.sandbox_fusion",
+            reward,
+            place,
         )
 
 
@@ -298,7 +309,7 @@ def _write_model(view: Writing, root: str, reward: dict[str, Any], place: tuple[
             yield Inexpressible(((*place, name),), "verl uses the reward model's own tokenizer and chat template")
 
 
-OWN = (
+OWN = (  # 0.7.1 and 0.8.0 experimental/reward_loop/reward_loop.py, migrate_legacy_reward_impl: where the old keys are moved
     DialectKey("custom_reward_function.path", until="0.7"),
     DialectKey("custom_reward_function.name", "compute_score", until="0.7"),
     DialectKey("custom_reward_function.reward_kwargs", ABSENT, until="0.7"),
@@ -306,22 +317,22 @@ OWN = (
     DialectKey("reward_model.enable", False, until="0.7"),
     DialectKey("reward_model.model.path", ABSENT, until="0.7"),
     DialectKey("reward_model.model.input_tokenizer", ABSENT),
-    DialectKey("reward_model.model.trust_remote_code", False, "0.4", "0.7"),
+    DialectKey("reward_model.model.trust_remote_code", False, until="0.7"),
     DialectKey("reward_model.max_length"),
     DialectKey("reward_model.micro_batch_size_per_gpu"),
     DialectKey("reward_model.strategy", ABSENT),
     DialectKey("reward_model.sandbox_fusion.url"),
     DialectKey("reward_model.sandbox_fusion.max_concurrent"),
-    DialectKey("reward_model.sandbox_fusion.memory_limit_mb", since="0.5", until="0.7"),
-    DialectKey("reward.custom_reward_function.path", since="0.8"),
-    DialectKey("reward.custom_reward_function.name", since="0.8"),
-    DialectKey("reward.custom_reward_function.reward_kwargs", ABSENT, since="0.8"),
-    DialectKey("reward.custom_reward_function.reward_kwargs.**", ABSENT, since="0.8"),
-    DialectKey("reward.reward_model.enable", since="0.8"),
-    DialectKey("reward.reward_model.model_path", since="0.8"),
-    DialectKey("reward.sandbox_fusion.url", since="0.8"),
-    DialectKey("reward.sandbox_fusion.max_concurrent", since="0.8"),
-    DialectKey("reward.sandbox_fusion.memory_limit_mb", since="0.8"),
+    DialectKey("reward_model.sandbox_fusion.memory_limit_mb"),
+    DialectKey("reward.custom_reward_function.path"),
+    DialectKey("reward.custom_reward_function.name"),
+    DialectKey("reward.custom_reward_function.reward_kwargs", ABSENT, since="0.7"),
+    DialectKey("reward.custom_reward_function.reward_kwargs.**", ABSENT, since="0.7"),
+    DialectKey("reward.reward_model.enable"),
+    DialectKey("reward.reward_model.model_path"),
+    DialectKey("reward.sandbox_fusion.url"),
+    DialectKey("reward.sandbox_fusion.max_concurrent"),
+    DialectKey("reward.sandbox_fusion.memory_limit_mb"),
 )
 
 REMOVED = ("batch", "prime")
@@ -380,9 +391,9 @@ RULES: list[Rule] = [
         "reward.reward_manager.name",
         "reward_loop.manager",
         convert=Manager("naive"),
-        since="0.8",
         also=(
             DialectKey("reward_manager.name", ABSENT),
+            # 0.7.1 and 0.8.0 experimental/reward_loop/reward_loop.py, migrate_legacy_reward_impl
             DialectKey("reward_model.reward_manager", "naive", until="0.7"),
         ),
         write_when=lambda view: not replaces_manager(view),
@@ -394,8 +405,8 @@ RULES: list[Rule] = [
         "rewards.0.workers",
         ABSENT,
         NullReads(),
-        since="0.8",
-        also=(DialectKey("reward_model.num_workers", ABSENT, "0.7", "0.7"),),
+        # 0.7.1 and 0.8.0 experimental/reward_loop/reward_loop.py, migrate_legacy_reward_impl
+        also=(DialectKey("reward_model.num_workers", ABSENT, until="0.7"),),
         implied=True,
     ),
 ]

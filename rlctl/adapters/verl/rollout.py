@@ -364,7 +364,7 @@ RULES: list[Rule] = [
             DialectKey(f"{R}.engine_kwargs.vllm"),
             DialectKey(f"{R}.engine_kwargs.sglang"),
             DialectKey(f"{R}.engine_kwargs.trtllm"),
-            DialectKey(f"{R}.engine_kwargs.**", since="0.4"),
+            DialectKey(f"{R}.engine_kwargs.**"),
         ),
         ("rollout.engine.args",),
         _read_args,
@@ -378,7 +378,9 @@ RULES: list[Rule] = [
     Key(f"{R}.temperature", "rollout.sampling.temperature"),
     Key(f"{R}.top_p", "rollout.sampling.top_p"),
     Key(f"{R}.top_k", "rollout.sampling.top_k", convert=Off(-1)),
+    # 0.6.1 workers/rollout/vllm_rollout/vllm_rollout_spmd.py; 0.7.1 and 0.8.0 workers/config/rollout.py alone have it
     Key(f"{R}.ignore_eos", "rollout.sampling.ignore_eos", until="0.6"),
+    # 0.9.1 workers/rollout/vllm_rollout/vllm_async_server.py
     Key(f"{R}.ignore_eos", "rollout.sampling.ignore_eos", since="0.9"),
     Dropped("rollout.sampling.ignore_eos", "verl 0.7 and 0.8 never read ignore_eos: a response ends at that token"),
     Key(f"{R}.seed", "rollout.sampling.seed"),
@@ -484,8 +486,8 @@ RULES: list[Rule] = [
         "placement",
         (
             DialectKey("trainer.v1.trainer_mode", takes=("sync", "colocate_async", "separate_async")),
-            DialectKey(f"{R}.nnodes", since="0.8"),
-            DialectKey(f"{R}.n_gpus_per_node", ABSENT, "0.8"),
+            DialectKey(f"{R}.nnodes"),
+            DialectKey(f"{R}.n_gpus_per_node", ABSENT),
             DialectKey("trainer.v1.separate_async.parameter_sync_step"),
             DialectKey("trainer.v1.separate_async.num_warmup_batches"),
             DialectKey("trainer.v1.colocate_async.num_warmup_batches"),
@@ -525,7 +527,6 @@ RULES: list[Rule] = [
         f"{R}.checkpoint_engine.backend",
         "weight_sync.method",
         convert=Names({"naive": "auto", "nccl": "nccl"}, "verl has no such transport", carries=True),
-        since="0.8",
         write_when=lambda view: _same_sharing(view) and not _needs_transfer(view),
     ),
     WriteOnly(
@@ -545,10 +546,9 @@ RULES: list[Rule] = [
     Key(
         f"{R}.checkpoint_engine.update_weights_bucket_megabytes",
         "weight_sync.bucket_mib",
-        since="0.8",
         also=(DialectKey(f"{R}.update_weights_bucket_megabytes"),),
     ),
-    Tree(f"{R}.checkpoint_engine.engine_kwargs", "weight_sync.args", since="0.8"),
+    Tree(f"{R}.checkpoint_engine.engine_kwargs", "weight_sync.args"),
     Dropped("weight_sync.style", "verl sends weights after each step"),
     Dropped(
         "weight_sync.in_flight_requests",

@@ -185,8 +185,10 @@ RULES: list[Rule] = [
     CustomRule(
         "overlong penalty",
         (
+            # 0.7.1 and 0.8.0 experimental/reward_loop/reward_manager/dapo.py
             *(DialectKey(f"{RECIPE}.{name}", ABSENT, until="0.7") for name in ("enable", "len", "penalty_factor")),
             *(
+                # the same places: 0.7.1 and 0.8.0 experimental/reward_loop/reward_manager/dapo.py
                 DialectKey(
                     f"{root}.{name}",
                     ABSENT,

@@ -64,14 +64,13 @@ ATTENTION = Names(
 def lora(prefix: str, to: str, role: Role) -> list[Rule]:
     """The LoRA keys of a model block: flat ones, and since 0.7 a block that Megatron alone reads."""
     m, c = f"{prefix}.", f"{to}."
-    old = (
-        role is SFT_OLD
-    )  # its config has no lora_adapter_path, which FSDPSFTTrainer in verl/trainer/fsdp_sft_trainer.py reads since 0.6
+    old = role is SFT_OLD
     flat = (
         _rank(f"{m}lora_rank", f"{m}lora_adapter_path", to),
         Key(f"{m}lora_alpha", f"{c}alpha"),
         Key(f"{m}target_modules", f"{c}target_modules", convert=Listed(single=True, commas=True)),
         Key(f"{m}exclude_modules", f"{c}exclude_modules", convert=Listed()),
+        # SFT's old config has none, and 0.6.1 trainer/fsdp_sft_trainer.py, FSDPSFTTrainer reads it
         Key(f"{m}lora_adapter_path", f"{c}adapter_path", ABSENT if old else FROM_SCHEMA, since="0.6" if old else ""),
     )
     block = (
@@ -217,6 +216,7 @@ def frozen_router(model: str, block: str, role: Role) -> When:
     old = f"{model}.override_config.moe_config.freeze_moe_router"
     new = f"{block}.override_mcore_model_config.moe_config.freeze_moe_router"
     router = OneOf(
+        # 0.7.1 workers/megatron_workers.py; 0.7.1 and 0.8.0 workers/engine/megatron/transformer_impl.py
         (DialectKey(old, False, until="0.7"), DialectKey(new, False, since="0.6")),
         f"{role.to}.moe.freeze_router",
         reads=lambda view: old if view.get(old) or view.version < (0, 6) else new,
@@ -291,11 +291,11 @@ POLICY: list[Rule] = [
     Tree(f"{M}.rope_scaling", "model.rope.scaling", default=None),
     Tree(f"{M}.mtp", "model.multi_token_prediction", default=None, switch="enable"),
     Dropped("model.modality", "verl decides by the model"),
+    # 0.7.1 workers/fsdp_workers.py, _build_model_optimizer; 0.8.0 workers/config/actor.py alone has it
     Key(
         f"{A}.freeze_vision_tower",
         "model.freeze",
         convert=VisionTower(),
-        since="0.6",
         until="0.7",
         write_when=_has_vision_switch,
     ),
@@ -307,7 +307,7 @@ POLICY: list[Rule] = [
     Dropped("train.engine.expert_parallel_size", "verl's FSDP splits no experts"),
     frozen_router(M, f"{A}.megatron", ACTOR),
     Dropped("train.engine.args", "another engine's settings"),
-    *optimizer(f"{A}.optim", ACTOR, since="0.6", clip=f"{A}.grad_clip"),
+    *optimizer(f"{A}.optim", ACTOR, clip=f"{A}.grad_clip"),
     *schedule(f"{A}.optim", ACTOR),
     Key(
         f"{A}.use_torch_compile",
@@ -491,6 +491,7 @@ CRITIC: list[Rule] = [
     ),
     CustomRule(
         "critic's pass for values",
+        # 0.7.1 workers/fsdp_workers.py, CriticWorker; 0.8.0 workers/engine_workers.py does not read them
         tuple(DialectKey(key, ABSENT, until="0.7") for key in VALUES_PASS),
         (FORWARD, f"{FORWARD}.unit", f"{FORWARD}.size"),
         _read_values_pass,
@@ -524,7 +525,7 @@ CRITIC: list[Rule] = [
         Key(f"{C}.fsdp.model_dtype", f"{C}.precision.parameters", convert=DTYPES),
         Key(f"{C}.fsdp.dtype", f"{C}.precision.compute", convert=DTYPES_LONG),
     ),
-    *optimizer(f"{C}.optim", CRITIC_ROLE, since="0.6", clip=f"{C}.grad_clip"),
+    *optimizer(f"{C}.optim", CRITIC_ROLE, clip=f"{C}.grad_clip"),
     *schedule(
         f"{C}.optim",
         CRITIC_ROLE,
