@@ -14,6 +14,7 @@ from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import said
 from rlctl.common.secrets import has_password, is_secret_name, is_token
 from rlctl.documents.files import read_text
+from rlctl.shell import pipes
 from rlctl.shell.clock import now
 from rlctl.shell.conditions import Status
 from rlctl.shell.state import State
@@ -349,6 +350,23 @@ def _seq(state: State, arguments: list[Text], at: Location) -> Text:
     return changed(arguments[0], "\n".join(map(str, found)), at)
 
 
+def _expr(state: State, arguments: list[Text], at: Location) -> Text:
+    found = pipes.expression([plain(word) for word in arguments])
+    if found is None:
+        return unknown("rlctl does not work out what expr prints here", at)
+    return changed(tuple(piece for word in arguments for piece in word), found, at)
+
+
+def _of_the_machine(name: str) -> Callable[[State, list[Text], Location], Text]:
+    def printer(state: State, arguments: list[Text], at: Location) -> Text:
+        shown = " ".join([name, *map(plain, arguments)])
+        taken = state.of_the_machine(shown, at)
+        why = said("what '{shown}' prints can only be known by running it", shown=shown[:60])
+        return taken if taken is not None else unknown(why, at)
+
+    return printer
+
+
 _PRINTERS: dict[str, Callable[[State, list[Text], Location], Text]] = {
     "echo": _echo,
     "printf": _printf,
@@ -359,4 +377,8 @@ _PRINTERS: dict[str, Callable[[State, list[Text], Location], Text]] = {
     "readlink": _one_path(lambda path: str(Path(path).resolve())),
     "basename": _basename,
     "seq": _seq,
+    "expr": _expr,
+    "hostname": _of_the_machine("hostname"),
+    "mktemp": _of_the_machine("mktemp"),
+    "shuf": _of_the_machine("shuf"),
 }

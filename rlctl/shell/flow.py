@@ -16,9 +16,10 @@ from rlctl.shell.arithmetic import assigned
 from rlctl.shell.assignments import HINT, word_sources
 from rlctl.shell.conditions import Status
 from rlctl.shell.patterns import as_regex, is_costly
+from rlctl.shell.pipes import filtered
 from rlctl.shell.statements import End, Return, Statements
 from rlctl.shell.syntax import Script
-from rlctl.shell.text import hidden, plain, problem, unknown
+from rlctl.shell.text import Text, changed, hidden, plain, problem, unknown
 from rlctl.shell.undecided import UndecidedLoopError, only_ends
 from rlctl.shell.words import alternatives
 
@@ -231,10 +232,37 @@ class Flow(Statements):
                 status = self._status_of_pipe(script, [first, *stages[1:]])
             return None if status is None else status is (negations % 2 == 0)
         shown = " ".join(script.text(node).split())[:60]
+        if (taken := self.state.of_the_machine(shown, script.at(node))) is not None:
+            self.output.append(taken)
+            return True
+        if (text := self._filtered(script, stages)) is not None:
+            self.output.append(text)
+            return True
         self.output.append(
             unknown(said("what '{shown}' prints can only be known by running it", shown=shown), script.at(node))
         )
         return None
+
+    def _filtered(self, script: Script, stages: Sequence[Any]) -> Text | None:
+        """What a pipeline of a text and filters prints; None if that cannot be worked out."""
+        first = stages[0]
+        if first.type != "command" or script.text(first).split()[0] not in ("echo", "printf"):
+            return None
+        kept, self.output = self.output, []
+        try:
+            self._stage(script, first)
+            text = tuple(piece for part in self.output for piece in part)
+        finally:
+            self.output = kept
+        shown: str | None = plain(text)[:-1] if plain(text).endswith("\n") else None
+        for stage in stages[1:]:
+            if stage.type != "command" or hidden(text) is not None or shown is None:
+                return None
+            words = [
+                word for source, at in word_sources(script, stage.children) for word in self.words.fields(source, at)
+            ]
+            shown = None if any(hidden(word) for word in words) else filtered(shown, [plain(word) for word in words])
+        return None if shown is None else changed(text, shown + "\n", script.at(first))
 
     def _status_of_pipe(self, script: Script, stages: Sequence[Any]) -> Status:
         statuses = [self._stage(script, stage) for stage in stages]

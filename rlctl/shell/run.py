@@ -1,7 +1,8 @@
 """Reading a shell script as bash would run it, without running anything: assignments, conditions, and the commands it starts.
 
 Whatever only running could tell (what a program prints, whether a file is there) is not guessed: what depends on it is a
-value that is not known, with the line. A check that only prints and exits is taken for passed.
+value that is not known, with the line. A check that only prints and exits is taken for passed, and a stand-in is taken for the
+address of the machine; both are said.
 """
 
 from __future__ import annotations

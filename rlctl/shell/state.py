@@ -11,6 +11,7 @@ from rlctl.common.errors import DocumentError, Location
 from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import said
 from rlctl.common.secrets import is_secret, is_secret_name
+from rlctl.shell import pipes
 from rlctl.shell.text import Piece, Text, from_environment, from_secret, literal, named, plain, problem, unknown
 
 Value = Text | list[Text]
@@ -200,6 +201,21 @@ class State:
         self.unset.setdefault(name, at)
         symbol = "" if name.isdecimal() else f"${{oc.env:{name}}}"
         return (Piece("", at, symbol, frozenset({name}), frozenset({name})),)
+
+    def of_the_machine(self, shown: str, at: Location) -> Text | None:
+        """What a command is assumed to print that names the machine where the script runs; None for another command."""
+        taken = pipes.of_the_machine(shown)
+        if taken is None:
+            return None
+        self.assumed.setdefault(
+            said(
+                "assumed that '{shown}' prints {taken}; where the script runs, it prints another",
+                shown=shown,
+                taken=taken,
+            ),
+            at,
+        )
+        return literal(taken, at)
 
     def lacks(self, name: str, at: Location, why: str, message: str) -> Text:
         """What stands for a variable or an argument without which the script ends, in a survey.

@@ -834,3 +834,32 @@ def test_a_file_next_to_the_script_is_there(tmp_path: Path, monkeypatch: pytest.
     words = read(script).commands[-1].words
     assert plain(words[1]) == "7"
     assert [problem(word) is not None for word in words] == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        ("A=512; B=$(expr $A + 1024)", "1536"),
+        ("B=$(expr 7 \\* 3)", "21"),
+        ("B=$(expr -7 / 2)", "-3"),
+        ("G=0,1,2,3; B=$(echo $G | tr ',' '\\n' | wc -l)", "4"),
+        ("G=0,1,2,3; B=$(echo \"$G\" | awk -F',' '{print NF}')", "4"),
+        ("B=$(echo a:b:c | cut -d: -f2)", "b"),
+        ("B=$(echo ' a  b ' | xargs)", "a b"),
+        ("B=$(echo a b | awk '{print $2}')", "b"),
+    ],
+)
+def test_texts_go_through_filters(script: str, text: str) -> None:
+    assert plain(read(f'{script}\ntrainer x="$B"').commands[-1].words[1]) == f"x={text}"
+
+
+@pytest.mark.parametrize("command", ["hostname -i | awk '{print $1}'", "mktemp", "shuf -i 30000-31000 -n 1"])
+def test_what_names_the_machine_is_assumed_and_said(command: str) -> None:
+    reading = read(f"H=$({command})\ntrainer url=http://$H/x")
+    assert problem(reading.commands[-1].words[1]) is None
+    assert [command in said for said in reading.state.assumed] == [True]
+
+
+@pytest.mark.parametrize("command", ["echo a | sed s/a/b/", "printf a | wc -l", "echo 1 | awk '{print $1 + 1}'"])
+def test_other_filters_are_not_guessed(command: str) -> None:
+    assert problem(read(f"H=$({command})\ntrainer x=$H").commands[-1].words[1]) is not None
