@@ -17,6 +17,7 @@ from rlctl.checks import (
     batch,
     data_files,
     data_values,
+    images,
     lengths,
     megatron,
     model_files,
@@ -85,6 +86,7 @@ RULES_OF_FILES: tuple[Check, ...] = (
     *user_code.RULES,
     *data_files.RULES,
     *data_values.RULES,
+    *images.RULES,
     *model_files.RULES,
 )
 """Rules that read the code, the data and the folders of models that a config names."""

@@ -60,6 +60,16 @@ def kl(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
         if penalty is not None and penalty.coefficient == 0:
             yield problem("kl-off", ("algorithm", name, "coefficient"), [(("algorithm", name), None)])
     in_loss, key = config.algorithm.kl_in_loss, ("algorithm", "kl_in_loss", "estimator")
+    in_reward = config.algorithm.kl_in_reward
+    if (
+        _is_rl(config)
+        and in_loss is not None
+        and in_reward is not None
+        and in_loss.coefficient
+        and in_reward.coefficient
+    ):
+        removed = [(("algorithm", "kl_in_reward"), None), (("algorithm", "kl_in_loss"), None)]
+        yield problem("kl-twice", ("algorithm", "kl_in_reward", "coefficient"), removed, loss=in_loss.coefficient)
     if _is_rl(config) and in_loss is not None and in_loss.coefficient > 0 and in_loss.estimator == "k1":
         yield problem("kl-without-pull", key, [(key, "k1+"), (key, "k3")])
     distillation, model = config.algorithm.distillation, config.reference.model

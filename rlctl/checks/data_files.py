@@ -19,6 +19,7 @@ from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
 from rlctl.planning.dataset_rows import count_rows, rows_of_source
 from rlctl.planning.parquet_footer import parquet_fields, parquet_nulls
+from rlctl.planning.support import RLCTL
 
 LARGEST_JSON = 64 << 20
 """Bytes of a JSON list that is read whole for its first row; of other files the first row or the footer is read."""
@@ -114,7 +115,8 @@ def sources(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     readable = True
     for name in ("train", "eval"):
         for index, source in enumerate(getattr(config.data, name)):
-            media = MEDIA if surroundings.runner == "trinity" else ()
+            own = surroundings.runner == RLCTL and config.model.modality != "text"
+            media = MEDIA if surroundings.runner == "trinity" or own else ()
             found = list(_source(config, source, ("data", name, index), media))
             readable &= not found or name == "eval"
             yield from found

@@ -196,7 +196,10 @@ def memory(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
     gib = known.gib_per_device or (gpu.gib if gpu is not None else None)
     if gib is None:
         return
-    fit = fit_of(config, gib=gib, terms=surroundings.terms)
+    try:
+        fit = fit_of(config, gib=gib, terms=surroundings.terms)
+    except PlanError:  # too few devices, which is another finding
+        return
     if fit is None or fit.fits:
         return
     key = ("rollout", "memory", "gpu_memory_utilization") if fit.worst.phase == "rollout" else ("train", "engine")

@@ -133,3 +133,29 @@ def test_a_column_of_images_that_a_file_sets_is_there(tmp_path: Path) -> None:
     for runner, is_named in (("trinity", True), ("verl", False)):
         keys = [item.key for item in check(config_from(values), more=RULES_OF_FILES, runner=runner)]
         assert ("data.train[0].image_key" in keys) is is_named
+
+
+IMAGED = {"prompt": [{"role": "user", "content": "<image> What is it?"}], "images": [{"path": "a.png"}]}
+
+
+@pytest.mark.parametrize(
+    ("row", "modality", "code"),
+    [
+        (IMAGED, "text", "data-images"),
+        (IMAGED, "vision", ""),
+        ({**IMAGED, "images": [{"path": "a.png"}] * 2}, "vision", "data-images"),
+        ({**IMAGED, "prompt": "What are they?", "images": [{"path": "a.png"}] * 2}, "vision", ""),
+    ],
+)
+def test_images_have_places_and_a_model_that_sees_them(
+    tmp_path: Path, row: dict[str, Any], modality: str, code: str
+) -> None:
+    path = written(tmp_path, "parquet", [row] * 4)
+    told = [item.code for item in found({"path": str(path), "image_key": "images"}, model={"modality": modality})]
+    assert told == [code] * bool(code)
+
+
+def test_a_folder_has_the_split_that_is_asked_of_it(tmp_path: Path) -> None:
+    written(tmp_path, "jsonl", ROWS).rename(tmp_path / "test.jsonl")
+    for split, codes in (("test", []), ("validation", ["data-split"])):
+        assert [item.code for item in found({"path": str(tmp_path), "split": split})] == codes

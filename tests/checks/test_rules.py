@@ -564,6 +564,12 @@ PROVOKED: list[tuple[str, dict[str, Any], str, str]] = [
         "algorithm.kl_in_loss.coefficient",
         "kl-off",
     ),
+    (
+        "kl-twice",
+        {"algorithm": {"kl_in_loss": {"coefficient": 0.002}, "kl_in_reward": {"coefficient": 0.1}}},
+        "algorithm.kl_in_reward.coefficient",
+        "loss=0.002",
+    ),
     *[
         ("updates-rounded-away", change, f"{role}.precision.parameters", "rate=1e-0[56]")
         for role, change in (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from rlctl.adapters.engine.requirements import IGNORES, Requirement, Values
@@ -13,19 +12,14 @@ from rlctl.adapters.trinity.requirement_values import ENGINE, own_devices
 from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Level
-from rlctl.planning.dataset_rows import SPLITS
+from rlctl.planning.dataset_splits import splits_in
 
 INPUT, BUFFER = "buffer.explorer_input.taskset", "buffer.trainer_input.experience_buffer"
 READER = "trinity/buffer/reader/file_reader.py, _DatasetFileReader"
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks that vLLM has kernels for."""
-DATA = (".parquet", ".json", ".jsonl", ".csv", ".arrow", ".txt")
-OWN_LISTS = ("README.md", "dataset_dict.json", "state.json", "dataset_info.json")
-"""Files that may name splits in another way."""
-MOST_FILES = 2000
 PRIORITIES = ("linear_decay", "decay_limit_randomization")
 """The priorities of a queue that Trinity registers."""
-WORDS = re.compile(r"[a-z]+")
 
 
 def _rank(values: Values) -> int:
@@ -46,17 +40,6 @@ def _fills_the_context(values: Values) -> bool:
     return None not in (context, response) and values["model.max_prompt_tokens"] is None and response >= context - 1
 
 
-def _splits(folder: Path) -> frozenset[str]:
-    """The splits of a folder of data files; empty where something else may decide them."""
-    files = [path for _, path in zip(range(MOST_FILES), folder.rglob("*"), strict=False) if path.is_file()]
-    data = [path for path in files if path.suffix in DATA and not path.name.startswith((".", "_"))]
-    named = {path.name for path in files}
-    if not data or named & set(OWN_LISTS) or f"{folder.name}.py" in named or len(files) == MOST_FILES:
-        return frozenset()
-    words = {word for path in data for word in WORDS.findall(str(path.relative_to(folder).with_suffix("")).lower())}
-    return frozenset(SPLITS[word] for word in words if word in SPLITS) or frozenset({"train"})
-
-
 def _datasets(values: Values) -> Iterator[Mapping[str, Any]]:
     buffer = values[BUFFER]
     explored = tasksets(values) if values["mode"] != "train" else []
@@ -70,7 +53,7 @@ def _unknown_split(values: Values) -> tuple[str, str, str] | None:
         folder = expanded(path) if isinstance(path, str) and "${" not in path else None
         if item.get("storage_type") not in (None, "file") or item.get("subset_name") or folder is None:
             continue
-        known = _splits(folder) if folder.is_dir() else frozenset()
+        known = splits_in(folder) if folder.is_dir() else frozenset()
         if known and re.fullmatch(r"\w+", split) and split != "all" and split not in known:
             return str(path), split, ", ".join(sorted(known))
     return None

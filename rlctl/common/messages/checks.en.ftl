@@ -130,6 +130,22 @@ data-column = { $file } has no column '{ $column }'; its columns are { $known }
        *[other] did you mean '{ $near }'?
     }
 
+data-images_text = { $file } has the column '{ $column }' of images, but model.modality is text: the run stops when it reads the data
+    .hint = { $fix } to ignore the images
+data-images = row { $row } of { $file } has { $places ->
+        [one] one place
+       *[other] { $places } places
+    } <image> in its prompt, but { $count ->
+        [one] one image
+       *[other] { $count } images
+    }: the run stops at this row
+    .about = The rows of a data set have images that the model is not shown, or another number of places <image> than images.
+    .hint = write <image> once for each image, or not at all to put all images first
+
+data-split = { $folder } has no split '{ $split }'; it has { $known }
+    .about = A folder of data files has no split of the name that the config gives.
+    .hint = { $fix }
+
 data-rows = the training data has { $rows ->
         [one] one row
        *[other] { $rows } rows
@@ -390,6 +406,10 @@ warmup-without-critic = schedule.critic_warmup_steps is set, but { $name } does 
 kl-off = { $key } is 0, so this KL term has no effect
     .about = A KL term with coefficient 0 has no effect; the reference model isn't loaded.
     .hint = set { $key } above 0, or { $fix }
+
+kl-twice = both the loss (coefficient { $loss }) and the reward have a KL penalty: the policy is held to the reference twice
+    .about = One KL penalty is usual: GRPO has it in the loss, PPO in the reward. With both, the policy is held to the reference more strongly than either coefficient says.
+    .hint = keep one of them: { $fix }
 
 kl-without-pull = algorithm.kl_in_loss.estimator is k1, whose expected gradient as a loss is zero, so it does not regularize
     .about = The k1 estimator has zero expected gradient as a loss, so this KL term doesn't regularize.

@@ -134,6 +134,16 @@ data-column = { $file } 没有 '{ $column }' 列；它的列有 { $known }
        *[other] 是否想写 '{ $near }'？
     }
 
+data-images_text = { $file } 有图像列 '{ $column }'，但 model.modality 是 text：读取数据时就会停止
+    .hint = { $fix }（即忽略图像）
+data-images = { $file } 的第 { $row } 行在 prompt 中有 { $places } 处 <image>，却有 { $count } 张图像：读到这一行时会停止
+    .about = 数据集中有模型看不到的图像，或者 <image> 占位符与图像数目不一致。
+    .hint = 每张图像写一个 <image>；或者都不写，让图像全部放在最前面
+
+data-split = { $folder } 没有 '{ $split }' 这个划分（split）；它有 { $known }
+    .about = 数据文件夹中没有配置所指的划分（split）。
+    .hint = { $fix }
+
 data-rows = 训练数据有 { $rows } 行，而每步要取 { $step } 个 prompt，一步也训练不了
     .about = 训练数据的行数少于一步所需。
     .hint = { $first } 或更小
@@ -367,6 +377,10 @@ warmup-without-critic = 设置了 schedule.critic_warmup_steps，但 { $name } �
 kl-off = { $key } 为 0，这一项 KL 不起作用
     .about = KL 系数为 0，不起作用，也不会加载参考模型。
     .hint = 把 { $key } 设为大于 0，或{ $fix }
+
+kl-twice = 损失（系数 { $loss }）和奖励里都有 KL 惩罚，策略受到参考模型的双重约束
+    .about = 通常只用一处 KL 惩罚：GRPO 放在损失里，PPO 放在奖励里。两处都有时，约束比任何一个系数所表示的都更强。
+    .hint = 只保留一处：{ $fix }
 
 kl-without-pull = algorithm.kl_in_loss.estimator 是 k1，作为损失时梯度期望为 0，起不到约束作用
     .about = k1 作为损失时梯度期望为 0，这一项 KL 起不到约束作用。
