@@ -19,6 +19,8 @@ ACTOR = "trainer: {%s, trainer_config: {actor_rollout_ref: {%s}}}"
 MEGATRON = "trainer_strategy: megatron"
 SFT = "mode: train\nalgorithm: {algorithm_type: sft}\nbuffer: {train_batch_size: 8, trainer_input: {experience_buffer: {path: DATA%s}}}"
 SET = "buffer: {explorer_input: {taskset: {path: DATA, default_workflow_type: %s}}}"
+SERVER = "explorer: {rollout_model: {enable_openai_api: true, enable_auto_tool_choice: true, %s}}"
+CLIPS = "algorithm: {policy_loss_fn_args: {clip_range: %s, clip_range_low: 0.2, clip_range_high: 0.28}}"
 USER = {"role": "user", "content": "1 + 1?"}
 
 
@@ -67,6 +69,14 @@ def _told(change: Any, **paths: object) -> list[tuple[str, str]]:
             "returns no routes",
         ),
         (SET % "agentscope_workflow_adapter", "which only a program can pass"),
+        (SET % "agentscope_v1_react_workflow", "which Trinity does not register"),
+        (SERVER % "", "tool_call_parser is not set"),
+        (SERVER % "tool_call_parser: hermess", "tool_call_parser is hermess"),
+        (SERVER % "tool_call_parser: hermes", ""),
+        ("model: {critic_model_path: org/critic}", "trains no critic"),
+        ("trainer: {trainer_config: {critic: {optim: {lr: 0.1}}}}", "trains no critic"),
+        (CLIPS % "0.3", "override it"),
+        (CLIPS % "0.2", ""),
     ],
 )
 def test_what_it_refuses_of_settings(change: str, words: str) -> None:

@@ -18,6 +18,7 @@ from rlctl.translation.translate import read, read_document
 from tests.adapters.refused import VERL, A, R, changed, tree
 
 KEY, SOURCES, IMAGES = "custom_reward_function.path", "data.train_files", "data.image_key"
+CORRECTION = "algorithm.rollout_correction"
 PROMPT = [{"role": "user", "content": "<image>How long is AB?"}]
 
 
@@ -222,3 +223,42 @@ ROWS: list[tuple[str, dict[str, Any], str]] = [
 def test_what_a_release_lacks_is_refused(release: str, change: dict[str, Any], key: str) -> None:
     found = [item.key for item in found_in(changed("verl", change), release) if item.level is Level.ERROR]
     assert found == ([key] if key else [])
+
+
+@pytest.mark.parametrize(
+    ("change", "release", "key"),
+    [
+        ({"critic.optim.lr": 1e-5}, "0.5", "critic.optim.lr"),
+        ({"critic.model.path": "org/critic"}, "0.9", "critic.model.path"),
+        ({"critic.optim.lr": 1e-5, "algorithm.adv_estimator": "gae"}, "0.9", ""),
+        ({f"{CORRECTION}.rollout_is_threshold": 3.0}, "0.9", f"{CORRECTION}.rollout_is_threshold"),
+        ({f"{CORRECTION}.rollout_is_threshold": 3.0, f"{CORRECTION}.rollout_is": "token"}, "0.9", ""),
+        ({f"{CORRECTION}.rollout_rs_threshold": 3.0}, "0.7", f"{CORRECTION}.rollout_rs_threshold"),
+    ],
+)
+def test_settings_that_another_one_turns_off_are_named(change: dict[str, Any], release: str, key: str) -> None:
+    found = [item for item in found_in({**VERL, **change}, release) if item.key.startswith(("critic", CORRECTION))]
+    assert [item.key for item in found if item.code == "runner-ignores"] == [key] * bool(key)
+
+
+@pytest.mark.parametrize(
+    ("returned", "metric", "manager", "is_refused"),
+    [
+        ('{"score": 1.0, "correct": 1.0}', "acc", "dapo", True),
+        ('{"score": 1.0, "acc": 1.0}', "acc", "dapo", False),
+        ("1.0", "acc", "dapo", False),
+        ("1.0", "acc", "naive", True),
+        ("1.0", "seq_reward", "naive", False),
+        ("score(solution_str)", "acc", "naive", False),
+    ],
+)
+def test_groups_are_filtered_by_what_the_reward_function_returns(
+    tmp_path: Path, returned: str, metric: str, manager: str, is_refused: bool
+) -> None:
+    (tmp_path / "score.py").write_text(
+        f"def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    return {returned}\n"
+    )
+    filters = {"algorithm.filter_groups.enable": True, "algorithm.filter_groups.metric": metric}
+    values = {**VERL, **filters, KEY: str(tmp_path / "score.py"), "reward_model.reward_manager": manager}
+    found = of_script(tmp_path, "python3 -m recipe.dapo.main_dapo", "0.5", values)
+    assert any(item.key == "algorithm.filter_groups.metric" for item in found) is is_refused

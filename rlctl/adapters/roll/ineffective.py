@@ -75,6 +75,8 @@ def _rewritten(key: str, actual: Callable[[Values], int], by: str) -> Requiremen
     )
 
 
+DRAWN = "validation.generating_args"
+
 ROWS: tuple[Requirement, ...] = (
     _ignored(
         "rewards",
@@ -86,6 +88,21 @@ ROWS: tuple[Requirement, ...] = (
         numbers={"domains": _without_reward},
     ),
     *(_rewritten(*row) for row in REWRITTEN),
+    _ignored(
+        f"{DRAWN}.temperature",
+        lambda v: (
+            v.written(f"{DRAWN}.temperature")
+            and float(v[f"{DRAWN}.temperature"]) == 0
+            and v.number(f"{DRAWN}.num_return_sequences") > 1
+        ),
+        said(
+            "{drawn}.temperature is 0, so all {drawn}.num_return_sequences ({{{drawn}.num_return_sequences}}) responses to a "
+            "prompt are the same",
+            drawn=DRAWN,
+        ),
+        "roll/pipeline/rlvr/rlvr_pipeline.py, RLVRPipeline.val",
+        said("set {drawn}.temperature to 0.6, or num_return_sequences to 1", drawn=DRAWN),
+    ),
     _ignored(
         "init_kl_coef",
         lambda v: _is_on(v, "init_kl_coef") and not v["add_token_level_kl"],

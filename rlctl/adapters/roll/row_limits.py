@@ -7,10 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.values import files_of
 from rlctl.adapters.roll.requirement_values import is_rlvr
-from rlctl.adapters.roll.user_limits import FILES, D, data_paths, is_text_only, rows_of_training
+from rlctl.adapters.roll.user_limits import FALLBACK, FILES, D, data_paths, is_text_only, rows_of_training, tags_of
+from rlctl.common.filenames import expanded
 from rlctl.planning.column_types import column_types
+from rlctl.planning.row_sample import row_sample
 
+VALIDATED = "validation.data_args.file_name"
 MOST = 2000
 """Rows whose messages are read."""
 PLAIN = ("base", "empty")
@@ -78,6 +82,21 @@ def _unreferenced(values: Values) -> str:
     return remote[0] if found and not any(set(REFERENCES) & set(columns) for columns in found) else ""
 
 
+def _unscored(values: Values) -> str:
+    """A tag of the evaluation data whose domain no reward scores."""
+    rewards = values["rewards"] or {}
+    names = files_of(values[VALIDATED]) if is_rlvr(values) and is_text_only(values) and rewards else []
+    folder, tags = str(values["validation.data_args.dataset_dir"] or "."), tags_of(values)
+    for name in names:
+        own, below = expanded(str(name)), expanded(folder) / str(name)
+        sample = row_sample(below if below.exists() else own, most=MOST)
+        for row in sample.rows if sample is not None else ():
+            domain = row.get("domain") or tags.get(str(row.get("tag")), FALLBACK)
+            if "tag" in row and domain not in rewards:
+                return str(row["tag"])
+    return ""
+
+
 ROWS: tuple[Requirement, ...] = (
     Requirement(
         f"{D}.template",
@@ -94,6 +113,16 @@ ROWS: tuple[Requirement, ...] = (
         "roll/pipeline/rlvr/rlvr_pipeline.py, get_encode_function",
         "write the messages as lists, or name a column of plain text in actor_train.data_args.prompt",
         numbers={"row": _no_json},
+    ),
+    Requirement(
+        VALIDATED,
+        _unscored,
+        "no reward scores rows of the evaluation with the tag {tag}: none of rewards has it in tag_included, or is called as "
+        "their domain",
+        "roll/distributed/scheduler/user_defined_rollout_loop.py, query_filter",
+        "add {tag} to tag_included of a reward, or remove these rows",
+        numbers={"tag": _unscored},
+        when="validation",
     ),
     Requirement(
         FILES,

@@ -78,14 +78,14 @@ def rows_of_training(values: Values) -> RowSample | None:
     return RowSample(tuple(row for sample in samples if sample is not None for row in sample.rows), whole=True)
 
 
-def _tags(values: Values) -> dict[str, str]:
+def tags_of(values: Values) -> dict[str, str]:
     """The domain of each tag."""
     rewards = values["rewards"] or {}
     return {str(tag): str(name) for name, each in rewards.items() for tag in (each or {}).get("tag_included") or ()}
 
 
 def _rows_by_domain(values: Values) -> Counter[str] | None:
-    sample, tags = rows_of_training(values), _tags(values)
+    sample, tags = rows_of_training(values), tags_of(values)
     if sample is None or not any("tag" in row or row.get("domain") for row in sample.rows):
         return None
     return Counter(str(row.get("domain") or tags.get(str(row.get("tag")), FALLBACK)) for row in sample.rows)
@@ -122,7 +122,7 @@ def _negative(values: Values) -> str:
 
 def _unnamed_tags(values: Values) -> str:
     """Tags of rows that no reward includes."""
-    sample, tags = rows_of_training(values), _tags(values)
+    sample, tags = rows_of_training(values), tags_of(values)
     found = dict.fromkeys(
         str(row["tag"])
         for row in (sample.rows if sample is not None else ())

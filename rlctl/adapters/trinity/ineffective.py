@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rlctl.adapters.engine.requirements import IGNORES, Requirement, Values
+from rlctl.adapters.trinity.algorithm import TYPES
 from rlctl.adapters.trinity.requirement_values import train_batch, trainer_devices, trains
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Level
 
 ARGS = "algorithm.policy_loss_fn_args"
+ROLLOUT = "buffer.explorer_input"
 MIXED = ("mix", "mix_chord")
 MIXED_LOSS = "trinity/algorithm/policy_loss_fn/mix_policy_loss.py, MIXPolicyLossFn"
 RATIO = "algorithm.sample_strategy_args.expert_data_ratio"
@@ -81,6 +83,45 @@ def _switches() -> Iterator[Requirement]:
         )
 
 
+CRITIC = "trainer.trainer_config.critic"
+WITH_CRITIC = ("ppo",)
+"""Algorithms that train a critic."""
+CLIP = f"{ARGS}.clip_range"
+DRAWN = f"{ROLLOUT}.eval_tasksets"
+
+
+def _unused_critic(values: Values) -> str:
+    """A key of a critic that a file writes for an algorithm without one."""
+    written = "model.critic_model_path" if values["model.critic_model_path"] else ""
+    written = written or (CRITIC if values.written(CRITIC) and values[CRITIC] else "")
+    named = str(values["algorithm.algorithm_type"])
+    return written if named in TYPES and named not in WITH_CRITIC else ""
+
+
+def _repeated_greedily(values: Values) -> str:
+    """An evaluation set whose answers to a prompt are all the same."""
+    for each in values[DRAWN] or ():
+        drawn = (each.get("rollout_args") or {}).get("temperature")
+        if drawn is not None and float(drawn) == 0 and int(each.get("repeat_times") or 1) > 1:
+            return str(each.get("name") or "")
+    return ""
+
+
+def _critics() -> Iterator[Requirement]:
+    for key in ("model.critic_model_path", CRITIC):
+        yield _ignored(
+            key,
+            lambda v, key=key: _unused_critic(v) == key,  # type: ignore[misc]
+            said(
+                "{key} is set, but algorithm.algorithm_type {{algorithm.algorithm_type}} trains no critic: it has no effect",
+                key=key,
+            ),
+            "trinity/algorithm/algorithm.py, AlgorithmType",
+            said("remove {key}, or set algorithm.algorithm_type to ppo", key=key),
+            since="0.4",
+        )
+
+
 SWITCHED = (
     ("explorer.dynamic_timeout", "ratio", "trinity/explorer/scheduler.py, Scheduler.dynamic_timeout"),
     (
@@ -94,6 +135,31 @@ SWITCHED = (
 ROWS: tuple[Requirement, ...] = (
     *(_repeated(*row) for row in REPEATED),
     *_switches(),
+    *_critics(),
+    _ignored(
+        CLIP,
+        lambda v: (
+            v.written(CLIP)
+            and None not in (v[f"{CLIP}_low"], v[f"{CLIP}_high"])
+            and v[CLIP] not in (v[f"{CLIP}_low"], v[f"{CLIP}_high"])
+        ),
+        said(
+            "{both} is {{{both}}}, but {both}_low ({{{both}_low}}) and {both}_high ({{{both}_high}}) override it",
+            both=CLIP,
+        ),
+        "trinity/algorithm/policy_loss_fn/ppo_policy_loss.py, PPOPolicyLossFn.__init__",
+        said("remove {both}, or the other two", both=CLIP),
+        since="0.4",
+    ),
+    _ignored(
+        DRAWN,
+        _repeated_greedily,
+        "the temperature of the evaluation set {name} is 0, so all repeat_times responses to a prompt are the same",
+        "trinity/explorer/explorer.py, Explorer.eval",
+        "set its repeat_times to 1, or its rollout_args.temperature to 0.6",
+        numbers={"name": _repeated_greedily},
+        since="0.4",
+    ),
     _ignored(
         "explorer.eval_interval",
         lambda v: v["mode"] == "train" and bool(v["buffer.explorer_input.eval_tasksets"]),

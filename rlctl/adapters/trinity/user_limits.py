@@ -46,6 +46,14 @@ WORKFLOWS = (
 """Workflows that Trinity registers itself."""
 PLUGINS = (".", "plugins")
 """Folders below the current one in which a class of the user's is looked for."""
+LATER = {
+    "rubric_judge_openai_workflow": ("0.5", "0.4"),
+    "sudoku_workflow": ("0.5", "0.4"),
+    "intercode_sql_workflow": ("0.6", "0.5"),
+}
+"""Workflows that Trinity registers since a release, and the last one that lacks each."""
+OWN_AGENTS = ("agentscope_", "agentscopev", "as_react_")
+"""How the names of Trinity's workflows for AgentScope begin, which change with its releases."""
 MOST_FILES = 100
 MOST_LETTERS = 2
 """Letters by which a slip may be longer or shorter."""
@@ -88,6 +96,8 @@ def _misspelled(field: str, known: tuple[str, ...]) -> Callable[[Values], str]:
 def _is_slip(name: str, known: tuple[str, ...]) -> bool:
     """Whether a name differs from one of Trinity's by a slip; names of the user's are often made of the same words."""
     near = closest(name, known) or ""
+    if near and name.startswith(OWN_AGENTS) and name.endswith("_workflow"):
+        return True
     return bool(near) and abs(len(near) - len(name)) <= MOST_LETTERS and SequenceMatcher(None, near, name).ratio() > 0.9
 
 
@@ -107,6 +117,20 @@ def _names() -> Iterator[Requirement]:
             numbers={"name": found, "near": _near(found, known)},
             since="0.5",
             level=Level.WARNING,
+        )
+
+
+def _later_names() -> Iterator[Requirement]:
+    """Workflows that a release does not register yet."""
+    for name, (since, last) in LATER.items():
+        yield Requirement(
+            f"{INPUT}.default_workflow_type",
+            lambda v, name=name: name in _named(v, "default_workflow_type") and _class_of(name) is None,  # type: ignore[misc]
+            said("default_workflow_type is {name}, which Trinity registers from {since} on", name=name, since=since),
+            "trinity/common/workflows/__init__.py",
+            said("install Trinity-RFT {since}, or set another workflow", since=since),
+            since="0.4",
+            until=last,
         )
 
 
@@ -309,6 +333,7 @@ def _split(index: int) -> Callable[[Values], object]:
 
 ROWS: tuple[Requirement, ...] = (
     *_names(),
+    *_later_names(),
     *_classes(),
     Requirement(
         f"{INPUT}.default_workflow_type",

@@ -28,6 +28,7 @@ from rlctl.adapters.verl import (
     notes,
     offline,
     output,
+    requirement_values,
     rewards,
     rollout,
     sft,
@@ -127,7 +128,8 @@ class Verl(Dialect):
             read = legacy_rewards.in_own_keys(read, moves, replaced)
         read.report.findings += additions.refused(document, table, taken.version, self.versions)
         if taken.kind in launch.ENGINE_KINDS:
-            read.report.findings += additions.of_other_engines(document, table, taken.version)
+            started = self._started(document, taken, str(options.get("program") or ""))
+            read.report.findings += additions.of_other_engines(document, started, taken.version)
         if fork is None:
             program, told = str(options.get("program") or ""), {item.key for item in read.report.findings}
             read.report.findings += additions.of_no_release(document, table, taken.version, program, told)
@@ -143,6 +145,14 @@ class Verl(Dialect):
             ]
             read.report.findings += [replace(item, at=document.at(split(item.key))) for item in found]
         return read
+
+    def _started(self, document: Document, taken: Detection, program: str) -> Table:
+        """The table of the config that a command starts from: before verl chose engines by a group, FSDP's if it names none."""
+        table = self.table_for(document, taken.kind)
+        named = program != requirement_values.MAIN or "model_engine" in document.values
+        if named or version_of(taken.version) >= version_of(launch.GROUP_SINCE):
+            return table
+        return self.tables[taken.kind].composed_for(table.composition._replace(engine=launch.COMPOSED[0]))
 
     def upgraded(self, entries: Sequence[Entry], source: str, release: str) -> list[Finding]:
         """A note on each key that the newer release would have ignored in silence."""

@@ -245,6 +245,18 @@ def test_rows_of_training(tmp_path: Path, row: dict[str, Any], change: str, word
     assert any(words in message for message in told) if words else told == []
 
 
+@pytest.mark.parametrize(("tag", "named"), [("aime", True), ("geometry", False)])
+def test_rows_of_the_evaluation_have_a_reward(tmp_path: Path, tag: str, named: bool) -> None:
+    file = tmp_path / "test.jsonl"
+    file.write_text(json.dumps({"tag": tag, "prompt": "1 + 1?", "ground_truth": "2"}))
+    change = {
+        "rewards": {"math": {"tag_included": ["geometry"]}},
+        "validation": {"data_args": {"file_name": [str(file)]}},
+    }
+    told = [key for key, message in _told(RLVR, change) if f"the tag {tag}" in message]
+    assert told == ["validation.data_args.file_name"] * named
+
+
 def test_classes_of_the_user_are_looked_up_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "filters.py").write_text(
