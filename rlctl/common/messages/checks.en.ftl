@@ -139,7 +139,7 @@ data-images = row { $row } of { $file } has { $places ->
         [one] one image
        *[other] { $count } images
     }: the run stops at this row
-    .about = The rows of a data set have images that the model is not shown, or another number of places <image> than images.
+    .about = The rows of a data set have images that the model is not shown, or another number of image placeholders than images.
     .hint = write <image> once for each image, or not at all to put all images first
 
 data-split = { $folder } has no split '{ $split }'; it has { $known }

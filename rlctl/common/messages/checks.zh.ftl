@@ -137,7 +137,7 @@ data-column = { $file } 没有 '{ $column }' 列；它的列有 { $known }
 data-images_text = { $file } 有图像列 '{ $column }'，但 model.modality 是 text：读取数据时就会停止
     .hint = { $fix }（即忽略图像）
 data-images = { $file } 的第 { $row } 行在 prompt 中有 { $places } 处 <image>，却有 { $count } 张图像：读到这一行时会停止
-    .about = 数据集中有模型看不到的图像，或者 <image> 占位符与图像数目不一致。
+    .about = 数据集中有模型看不到的图像，或者图像占位符与图像的数目不一致。
     .hint = 每张图像写一个 <image>；或者都不写，让图像全部放在最前面
 
 data-split = { $folder } 没有 '{ $split }' 这个划分（split）；它有 { $known }
