@@ -37,6 +37,16 @@ class Setting:
         return joined("both-keys", [own, *map(str, self.beside)])
 
 
+def own_hint(other: str) -> str:
+    """A hint that names a value, or another key that may be changed instead."""
+    return text("or-change", hint="{fix}", key=other) if other else "{fix}"
+
+
+def without_fix(template: str, key: str, *, is_number: bool) -> str:
+    """A hint of a key of which no value is known to help; a number often has to fit others."""
+    return template.replace("{fix}", text("no-single-fix" if is_number else "change-key", key=key))
+
+
 def by_key(fixes: Iterable[Fix]) -> list[tuple[tuple[str | int, ...], list[Any]]]:
     """The values that each key may take, in the order of the fixes."""
     found: dict[tuple[str | int, ...], list[Any]] = {}

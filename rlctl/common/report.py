@@ -116,6 +116,8 @@ DIFFERENCES = frozenset(
 
 Fix = tuple[tuple[str | int, ...], Any]
 """A canonical key, and a plain value for it."""
+OwnFix = tuple[str, tuple[Any, ...]]
+"""A key as a file writes it, and the plain values any of which it may take; without one, the key is to be removed."""
 
 
 @record
@@ -135,6 +137,8 @@ class Finding:
     """What would mend it, each a canonical key and the value it would take; empty where a person has to think."""
     template: str = field(default="", compare=False)
     """The hint with ``{fix}`` or ``{first}`` for its values, from which front ends say it in the names of a file."""
+    own_fixes: tuple[OwnFix, ...] = field(default=(), compare=False)
+    """What would mend it in the words of the file that was read; empty where a person has to think."""
     candidates: tuple[Fix, ...] = field(default=(), compare=False)
     """The fixes and further values, nearest first, where a file cannot express those."""
     meant: str = field(default="", compare=False)
@@ -191,6 +195,7 @@ class Finding:
             "line": self.at.line if self.at else None,
             "message": self.message,
             "hint": self.advice,
+            "fixes": [{"key": key, "values": list(values)} for key, values in self.own_fixes],
             "runners": list(self.runners),
             "when": text(f"when-{self.when}") if self.when else "",
             "params": {name: value if isinstance(value, int) else str(value) for name, value in self.params.items()},

@@ -102,6 +102,25 @@ def edited_text(
         return None
 
 
+def with_own_value(text: str, name: str, dialect: str, loaded: Loaded, path: KeyPath, value: Any) -> str | None:
+    """The text of a file with another value of one of its own keys (``GONE`` removes it); None if it cannot be edited so.
+
+    Args:
+        text: of the file.
+        name: of the file.
+        dialect: that it was read as, as ``verl@0.9``.
+        loaded: what the text holds.
+        path: the key, as the file writes it.
+        value: plain.
+    """
+    edit = _in_script if is_script(text, name) else _in_yaml
+    try:
+        edited = edit(text, name, {path: value}, loaded, loaded, dialect, True)
+    except RlctlError:
+        return None
+    return edited if edited != text else None
+
+
 def reread(text: str, name: str, dialect: str, loaded: Loaded, given: Mapping[str, str] | None = None) -> Loaded:
     """What a text that once held ``loaded`` holds now: a script may say another thing each time, as ``$(date)`` does."""
     found = _loaded(text, name, dialect, given) if is_script(text, name) else None
@@ -292,8 +311,11 @@ def _in_script(
         if value is GONE:
             continue
         key = dotted(path)
-        written = word(Change(path, value, prefixes.get(key, "")).text(), lines=True)
-        if (found := _line_of(lines, key, used)) is not None:
+        found = _line_of(lines, key, used)
+        own = _prefix_of(lines[found], key) if found is not None else ""
+        prefix = own if own == "++" else prefixes.get(key, own)
+        written = word(Change(path, value, prefix).text(), lines=True)
+        if found is not None:
             lines[found] = _override(key).sub(written.replace("\\", r"\\"), lines[found])
         else:
             added.append(written)
@@ -320,6 +342,12 @@ def _override(key: str) -> re.Pattern[str]:
     named = rf"\+{{0,2}}{re.escape(key)}="
     quoted = rf"""\"{named}(?P<in_double>(?:\\.|[^"\\])*)\"|'{named}(?P<in_single>[^']*)'"""
     return re.compile(rf"(?<!\S)(?:{quoted}|{named}(?P<bare>{WORD}))")
+
+
+def _prefix_of(line: str, key: str) -> str:
+    """What stands before a key of a line: nothing, ``+`` or ``++``."""
+    found = re.search(rf"(\+{{0,2}}){re.escape(key)}=", line)
+    return found[1] if found is not None else ""
 
 
 def _value_of(line: str, key: str) -> tuple[int, int] | None:

@@ -18,6 +18,7 @@ from rlctl.common.report_lines import release as release_of
 from rlctl.config import Loaded
 from rlctl.documents import Document, KeyPath, parse_dotted
 from rlctl.translation.read_back import as_read
+from rlctl.translation.remedies import advice_of
 from rlctl.translation.translate import translate_loaded
 
 OF_HYDRA = ("added-key", "other-engines-key", "no-release-key")
@@ -68,8 +69,10 @@ def findings_of(
         source = f"{framework(runner)} {requirements.release} ({row.source})"
         place = _place(document, split(row.key))
         level = Level.WARNING if row.level is Level.ERROR and own and not _is_read(report.findings) else row.level
-        told = finding(row.code, level, row.key, place, reason=message, source=source, advice=row.hint)
-        found.append(replace(told, runners=(runner,), when=row.when))
+        hint, template, fixes = advice_of(row)
+        told = finding(row.code, level, row.key, place, reason=message, source=source, advice=hint)
+        fixes = fixes if own else ()
+        found.append(replace(told, runners=(runner,), when=row.when, template=template, own_fixes=fixes))
     if loaded is not None:
         on_data = loaded.as_written(dialect.on_data(loaded.config))
         found += [replace(item, at=loaded.locate_any(parse_dotted(item.key))) for item in on_data]

@@ -20,6 +20,7 @@ from rlctl.config import Loaded
 from rlctl.planning.arithmetic import Cluster
 from rlctl.translation.acceptance import findings_of, of_its_own_framework, once, with_moments, with_unknown_keys
 from rlctl.translation.advice import in_own_words, with_own_keys
+from rlctl.translation.verifying import verified
 
 RLCTL = "rlctl"
 """The runner whose runs are ``rlctl launch``'s own."""
@@ -94,6 +95,8 @@ def checked(loaded: Loaded | None, report: Report, question: Question, file: str
         report.extend(loaded.as_written(found))
     elif not report.errors and not any(item.code == "fork" for item in report.findings):
         report.findings.append(finding("unreadable_empty", Level.ERROR, at=Location(file)))
+    if question.tries_values:
+        report.findings = verified(report.findings, report, question.runner, most=question.most)
     if not question.here:
         report.findings = [elsewhere(item) for item in report.findings]
     if question.runner != RLCTL:

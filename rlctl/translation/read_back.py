@@ -27,6 +27,7 @@ from rlctl.config import Loaded
 from rlctl.config.inspect import settings
 from rlctl.documents import Document, KeyPath, dotted, parse_dotted
 from rlctl.translation.difference import Difference, differences
+from rlctl.translation.remedies import advice_of
 
 CONSEQUENCES: Mapping[str, str] = {
     "algorithm.loss_aggregation.per_micro_batch": "If true, each micro-batch's loss is normalized separately, so that the "
@@ -129,7 +130,7 @@ def refusals(report: Report, file: File, *, script: bool) -> list[Finding]:
             framework=name,
             reason=message,
             source=f"{requirements.release}: {row.source}",
-            advice=row.hint,
+            advice=advice_of(row)[0],
         )
         for row, message in found
     ]

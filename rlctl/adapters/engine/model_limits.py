@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.requirements import NEAREST, Remedy, Requirement, Values
 from rlctl.common.messages.reasons import said
 from rlctl.planning.models import ModelShape, read_shape
 
@@ -89,7 +89,7 @@ def split_row(
         assert shape is not None  # the row was broken by it
         return nearest_size(shape, count(values), fault)
 
-    numbers: Mapping[str, Callable[[Values], object]] = {"size": count, "part": found, "fits": fits}
+    numbers: Mapping[str, Callable[[Values], object]] = {"size": count, "part": found}
     return Requirement(
         key,
         found,
@@ -101,7 +101,7 @@ def split_row(
             when=when,
         ),
         source or SOURCES[engine],
-        said("set {key} to {{fits}}", key=key),
+        Remedy(key, fits),
         numbers=numbers,
         **releases,
     )
@@ -143,7 +143,7 @@ def batched_tokens_rows(
             sequences=sequences,
         ),
         source,
-        said("raise {tokens}, or lower {sequences}", tokens=tokens, sequences=sequences),
+        Remedy(tokens, NEAREST, sequences),
         **releases,
     )
 
@@ -155,6 +155,6 @@ def memory_share_row(key: str, applies: Applies, **releases: Any) -> Requirement
         lambda v: applies(v) and v[key] is not None and not 0 < float(v[key]) <= 1,
         said("{key} is {{{key}}}; expected more than 0 and at most 1: the engine stops when it starts", key=key),
         "vllm/config/cache.py, CacheConfig",
-        said("set {key} to 0.6", key=key),
+        Remedy(key, 0.6),
         **releases,
     )

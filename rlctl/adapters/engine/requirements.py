@@ -6,24 +6,28 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from importlib import import_module
+from itertools import islice
 from typing import Any
 
 from rlctl.adapters.engine.dialect import Detection, Dialect
 from rlctl.adapters.engine.reading import TextView, resolved_over
 from rlctl.adapters.engine.rules import version_of
 from rlctl.adapters.engine.table import Table
-from rlctl.adapters.engine.tree import find
+from rlctl.adapters.engine.tree import GONE, find
 from rlctl.adapters.engine.unread import written_unread
+from rlctl.common.errors import closest
 from rlctl.common.messages.reasons import said, translated
 from rlctl.common.records import record
 from rlctl.common.report import Level
-from rlctl.documents import Document, dotted
+from rlctl.documents import Document, dotted, read_yaml
 
 _NAMED = re.compile(r"\{([\w.]+)\}")
 REFUSES, IGNORES = "runner-refuses", "runner-ignores"
 """Codes of what a framework refuses, and of what it accepts and does not use."""
 NOWHERE = said("no module of it names the key")
 """Where a key is read that is never read."""
+UNKNOWN = (TypeError, ValueError, ZeroDivisionError, KeyError, AttributeError)
+"""What a computation raises if a value is not known here, or is no number."""
 
 
 @record
@@ -33,6 +37,8 @@ class Values:
     view: TextView
     program: str = ""
     """The program that a launch script starts, as ``verl.trainer.main_ppo``; empty if that is not known."""
+    tried: Mapping[str, Any] = field(default_factory=dict)
+    """Values that are tried in place of those of the file."""
 
     def __getitem__(self, key: str) -> Any:
         """A value; None for a key without a default.
@@ -40,6 +46,8 @@ class Values:
         Raises:
             TypeError: the value is an expression that cannot be resolved here.
         """
+        if key in self.tried:
+            return self.tried[key]
         value = self.view.get(key)
         if isinstance(value, str) and "${" in value:
             raise TypeError(said("{key} is not resolved", key=key))
@@ -51,11 +59,86 @@ class Values:
         return default if value is None else int(value)
 
     def written(self, key: str) -> bool:
-        return self.view.written(key)
+        return key in self.tried or self.view.written(key)
+
+    def changed(self, key: str, value: Any) -> Values:
+        """The same with another value."""
+        return replace(self, tried={**self.tried, key: value})
 
     def below(self, key: str) -> Values:
         """The same, with keys counted from a mapping."""
         return replace(self, view=self.view.inside(key, ""))
+
+
+NEAREST: Any = object()
+"""In place of a remedy's value: the whole numbers nearest to that of the file which its row does not refuse."""
+SPAN, OFFERED, BITS = 128, 2, 20
+"""How far from a number each other one is tried, how many of these are offered, and how often it is halved and doubled."""
+
+
+@record
+class Remedy:
+    """A change of one key that ends a refusal: the hint is made of it, and editors can apply it."""
+
+    key: str
+    """Of the framework's file."""
+    value: object = GONE
+    """The value as YAML writes it (``fp8``, ``null``, ``[attn]``), or plain; a function that computes one; several names, of
+    which the one nearest to that of the file is taken; ``NEAREST``; ``GONE`` removes the key."""
+    other: str = ""
+    """The key that may be changed instead."""
+
+    def settled(self, row: Requirement, values: Values) -> Settled:
+        """What it is for a file that breaks its row."""
+        try:
+            return Settled(self.key, self._values(row, values), self.other)
+        except UNKNOWN:
+            return Settled(self.key, None, self.other)
+
+    def _values(self, row: Requirement, values: Values) -> tuple[object, ...] | None:
+        if self.value is GONE:
+            return ()
+        if self.value is NEAREST:
+            return _accepted_near(values[self.key], lambda number: row.refused(values.changed(self.key, number)))
+        if isinstance(self.value, tuple):
+            name = closest(str(values[self.key]), self.value)
+            return (name,) if name else None
+        value = self.value(values) if callable(self.value) else self.value
+        return (read_yaml("value: " + value, "value").values["value"] if isinstance(value, str) else value,)
+
+
+@record
+class Settled:
+    """A change of one key that ends a refusal of a file."""
+
+    key: str
+    values: tuple[object, ...] | None
+    """Any of which does, the nearest first; empty if the key is to be removed, None if no value is known to fit."""
+    other: str = ""
+    """The key that may be changed instead."""
+
+
+def _accepted_near(now: object, is_refused: Callable[[int], object]) -> tuple[int, ...] | None:
+    """Whole numbers that are not refused: the nearest to one that is, then one by halving and one by doubling it."""
+    if isinstance(now, bool) or not isinstance(now, int):
+        return None
+    around = (number for distance in range(1, SPAN) for number in (now - distance, now + distance) if number > 0)
+    near = list(islice((number for number in around if not is_refused(number)), OFFERED))
+    halves, doubles = ([now >> bits for bits in range(1, BITS)], [now << bits for bits in range(1, BITS)])
+    for ladder in (halves, doubles):
+        step = next((place for place, number in enumerate(ladder) if number > 0 and not is_refused(number)), None)
+        if step is not None:
+            last = ladder[step - 1] if step else now
+            near += [ladder[step]] if near else [_limit(last, ladder[step], is_refused)]
+    return tuple(dict.fromkeys(near)) or None
+
+
+def _limit(refused_one: int, taken: int, is_refused: Callable[[int], object]) -> int:
+    """The number between two that is not refused, and next to one that is."""
+    while abs(taken - refused_one) > 1:
+        middle = (taken + refused_one) // 2
+        refused_one, taken = (middle, taken) if is_refused(middle) else (refused_one, middle)
+    return taken
 
 
 @record
@@ -71,7 +154,8 @@ class Requirement:
     """What is wrong; ``{key}`` stands for the value of a key."""
     source: str
     """The framework's file and function."""
-    hint: str = ""
+    hint: str | Remedy | Settled = ""
+    """What to do: a change, which is settled once a file breaks the row, or words."""
     writer_code: str = ""
     """The code of what the framework's writer says of the same, if it does."""
     check_code: str = ""
@@ -106,6 +190,12 @@ class Requirement:
             return None
         known = [since for since in places if version_of(since) <= asked]
         return places[max(known, key=version_of)] if known else None
+
+    def advice(self, values: Values) -> str | Settled:
+        """What to do about a file that breaks it."""
+        if isinstance(self.hint, Remedy):
+            return self.hint.settled(self, values)
+        return self.hint if isinstance(self.hint, Settled) else self.worded(self.hint, values)
 
     def worded(self, text: str, values: Values) -> str:
         """Its message, or its hint, with its values, in the reader's language."""
@@ -211,7 +301,7 @@ def _null_sections(
     for path, value in document.leaves():
         key = dotted(path)
         if value is None and is_refused(key) and table.is_section(path, version_of(release), release):
-            row = Requirement(key, bool, said("{key} is null; expected a section", key=key), source, "remove the key")
+            row = Requirement(key, bool, said("{key} is null; expected a section", key=key), source, Settled(key, ()))
             yield row, translated(row.message)
 
 
@@ -226,7 +316,7 @@ def _unread(framework: str, taken: Detection, table: Table, document: Document) 
             value=value,
         )
         yield (
-            Requirement(key, bool, message, translated(NOWHERE), "remove the key", level=Level.WARNING, code=IGNORES),
+            Requirement(key, bool, message, translated(NOWHERE), Settled(key, ()), level=Level.WARNING, code=IGNORES),
             translated(message),
         )
 
@@ -235,8 +325,9 @@ def _broken(rows: Iterable[Requirement], values: Values) -> Iterator[tuple[Requi
     for row in rows:
         try:
             if row.refused(values):
-                yield replace(row, hint=row.worded(row.hint, values)), row.worded(row.message, values)
-        except (TypeError, ValueError, ZeroDivisionError, KeyError, AttributeError):
+                advice = row.advice(values)
+                yield replace(row, hint=advice), row.worded(row.message, values)
+        except UNKNOWN:
             continue
 
 

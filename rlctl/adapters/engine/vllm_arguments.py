@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.requirements import Remedy, Requirement, Values
 from rlctl.adapters.engine.vllm_given import COMPILE, EPLB, PROFILE, SPEC, Given, Pair, Refused, Value, drafter
 from rlctl.adapters.engine.vllm_pairs import PAIRS
 from rlctl.adapters.engine.vllm_speculation import SPECULATION
@@ -418,7 +418,7 @@ def rows_of(
                 other=key(other),
             ),
             engine.source,
-            said("set {key} to {fix}, or change {other}", key=key(name), fix=fix, other=key(other)),
+            Remedy(key(name), fix, key(other)),
             when=when,
             **releases,
         )
@@ -428,7 +428,7 @@ def rows_of(
             on(refused),
             said("{key} is {{{key}}}; expected {expected}", key=key(name), expected=expected),
             engine.source,
-            said("set {key} to {fix}", key=key(name), fix=fix),
+            Remedy(key(name), fix),
             when=when,
             **releases,
         )

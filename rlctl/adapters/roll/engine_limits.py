@@ -12,7 +12,7 @@ from rlctl.adapters.engine.model_limits import (
     memory_share_row,
     split_row,
 )
-from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.requirements import Remedy, Requirement, Values
 from rlctl.adapters.engine.sglang_arguments import sglang_rows
 from rlctl.adapters.engine.vllm_arguments import argument_rows
 from rlctl.adapters.roll.requirement_values import device_numbers, is_agentic, is_rlvr, setting, strategy
@@ -87,7 +87,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: is_rlvr(v) and 0 < float(v[RATIO]) < 1,
         "async_generation_ratio is {async_generation_ratio}; the RLVR pipeline takes 0, or 1 and more, and stops when it starts",
         "roll/pipeline/rlvr/rlvr_config.py, RLVRConfig.__post_init__",
-        "set async_generation_ratio to 1",
+        Remedy("async_generation_ratio", 1),
     ),
     Requirement(
         RATIO,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.requirements import NEAREST, Remedy, Requirement, Values
 from rlctl.adapters.roll.requirement_values import (
     device_numbers,
     devices,
@@ -180,14 +180,14 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: _by_engine(v, "vllm", "sglang") and (v[f"{CONFIG}.load_format"] or "dummy") == "dummy",
         said("the pipeline that only answers loads no weights: {config}.load_format is dummy", config=CONFIG),
         ROLLOUT,
-        said("set {config}.load_format to auto", config=CONFIG),
+        Remedy(f"{CONFIG}.load_format", "auto"),
     ),
     Requirement(
         f"{CONFIG}.sleep_level",
         lambda v: _by_engine(v, "vllm") and v[f"{CONFIG}.sleep_level"] not in (None, 1),
         said("{config}.sleep_level is {{{config}.sleep_level}}; the pipeline that only answers takes 1", config=CONFIG),
         ROLLOUT,
-        said("set {config}.sleep_level to 1", config=CONFIG),
+        Remedy(f"{CONFIG}.sleep_level", 1),
     ),
     Requirement(
         "validation",
@@ -224,7 +224,7 @@ ROWS: tuple[Requirement, ...] = (
         "a micro-batch of the teacher has {teacher.training_args.per_device_train_batch_size} rows, but a rank gets {rows} of a "
         "step",
         "roll/pipeline/distill/distill_worker.py, TeacherWorker.forward",
-        "lower teacher.training_args.per_device_train_batch_size",
+        Remedy("teacher.training_args.per_device_train_batch_size", NEAREST),
         numbers={"rows": _teacher_rows},
         when="update",
     ),
@@ -233,14 +233,14 @@ ROWS: tuple[Requirement, ...] = (
         _shares_gpu,
         "logits_transfer_backend is nccl-only, but teacher and student share GPUs so that logits would stay on one",
         f"{TRANSFER}.make_comm_plan",
-        "set logits_transfer_backend to ipc+nccl",
+        Remedy("logits_transfer_backend", "ipc+nccl"),
     ),
     Requirement(
         "logits_transfer_backend",
         lambda v: _shifted(v) and _step_rows(v) % ranks_of(v, "teacher"),
         "a step of {rows} rows is not divisible by the {ranks} ranks of the teacher, which nccl-only needs on shared GPUs",
         f"{TRANSFER}.apply_offset_by_dp",
-        "set logits_transfer_backend to ipc+nccl",
+        Remedy("logits_transfer_backend", "ipc+nccl"),
         numbers={"rows": _step_rows, "ranks": lambda v: ranks_of(v, "teacher")},
     ),
     Requirement(
@@ -250,7 +250,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         "the reference takes {reference} pairs at a time, more than the {step} of a step of validation",
         "roll/pipeline/dpo/dpo_pipeline.py, DPOPipeline.__init__",
-        "lower reference.infer_batch_size, or raise actor_train.infer_batch_size",
+        Remedy("reference.infer_batch_size", NEAREST, "actor_train.infer_batch_size"),
         numbers={"reference": _reference_rows, "step": _validation_rows},
     ),
     Requirement(
@@ -259,7 +259,7 @@ ROWS: tuple[Requirement, ...] = (
         "a rank has {own} responses of a step, fewer than its {stages} pipeline stages: micro-batches filled by tokens need one "
         "for each",
         DYNAMIC,
-        "raise rollout_batch_size",
+        Remedy("rollout_batch_size", NEAREST),
         numbers={"own": _rank_responses, "stages": _stages},
         when="update",
     ),
@@ -269,7 +269,7 @@ ROWS: tuple[Requirement, ...] = (
         "a rank has {own} responses of a step, which its {stages} pipeline stages do not divide: a step of long responses stops "
         "the run",
         DYNAMIC,
-        "change rollout_batch_size",
+        Remedy("rollout_batch_size", NEAREST),
         numbers={"own": _rank_responses, "stages": _stages},
         level=Level.WARNING,
         when="update",

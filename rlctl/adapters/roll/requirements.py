@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
+from rlctl.adapters.engine.requirements import NEAREST, Remedy, Requirement, Requirements, Values
 from rlctl.adapters.engine.values import files_of
 from rlctl.adapters.roll import (
     engine_limits,
@@ -67,7 +67,7 @@ def _of_role(role: str) -> Iterator[Requirement]:
             strategies=", ".join(STRATEGIES),
         ),
         "roll/distributed/strategy/factory.py, create_strategy",
-        "set it to one of these",
+        Remedy(f"{role}.strategy_args.strategy_name", tuple(STRATEGIES)),
     )
     yield Requirement(
         f"{role}.router_replay.mode",
@@ -142,7 +142,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         "rollout_batch_size ({rollout_batch_size}) is not divisible by the data-parallel size of actor_train",
         f"{CONFIGS}, validate_megatron_batch_size",
-        "change rollout_batch_size, or the parallel sizes of actor_train",
+        Remedy("rollout_batch_size", NEAREST),
     ),
     Requirement(
         "num_return_sequences_in_group",
@@ -150,14 +150,14 @@ ROWS: tuple[Requirement, ...] = (
         "rollout_batch_size x num_return_sequences_in_group ({rollout_batch_size} x {num_return_sequences_in_group}) is not "
         "divisible by the data-parallel size of actor_train",
         "roll/distributed/scheduler/protocol.py, DataProto.chunk",
-        "change rollout_batch_size, or actor_train.device_mapping",
+        Remedy("rollout_batch_size", NEAREST, "actor_train.device_mapping"),
     ),
     Requirement(
         "actor_train.training_args.gradient_accumulation_steps",
         lambda v: is_rlvr(v) and responses(v) // ranks(v) < rank_mini_batch(v),
         "a mini-batch of a rank is larger than its responses of a step: actor_train would make no update",
         "roll/pipeline/base_worker.py, ActorWorker.train_step",
-        "lower actor_train.training_args.gradient_accumulation_steps",
+        Remedy("actor_train.training_args.gradient_accumulation_steps", NEAREST),
     ),
     Requirement(
         "actor_train.device_mapping",
@@ -180,7 +180,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v["async_generation_ratio"] > 0 and v["generate_opt_level"] != 1,
         "async_generation_ratio ({async_generation_ratio}) needs generate_opt_level 1, but it is {generate_opt_level}",
         "roll/configs/base_config.py, PPOConfig.__post_init__",
-        "set generate_opt_level to 1",
+        Remedy("generate_opt_level", 1),
     ),
     Requirement(
         "use_opd",
@@ -212,7 +212,7 @@ ROWS: tuple[Requirement, ...] = (
                 manager=manager,
             ),
             AGENTIC,
-            said("change {batch}, or {manager}.group_size", batch=batch, manager=manager),
+            Remedy(batch, NEAREST, f"{manager}.group_size"),
         )
         for manager, batch in (("train_env_manager", "rollout_batch_size"), ("val_env_manager", "val_batch_size"))
     ),
@@ -225,7 +225,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         "val_batch_size ({val_batch_size}) is not divisible by the environments of val_env_manager",
         AGENTIC,
-        "change val_batch_size, or num_env_groups or group_size of val_env_manager",
+        Remedy("val_batch_size", NEAREST),
     ),
     *(
         Requirement(
@@ -255,7 +255,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         "train_env_manager.max_traj_per_env ({train_env_manager.max_traj_per_env}) is too small for rollout_batch_size",
         AGENTIC,
-        "set it to -1",
+        Remedy("train_env_manager.max_traj_per_env", -1),
     ),
     *(row for role in ROLES for row in _of_role(role)),
 )

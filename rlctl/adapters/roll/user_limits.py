@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlctl.adapters.engine.requirements import IGNORES, Requirement, Values
+from rlctl.adapters.engine.requirements import IGNORES, NEAREST, Remedy, Requirement, Values
 from rlctl.adapters.engine.values import files_of
 from rlctl.adapters.roll.requirement_values import is_agentic, is_rlvr, rank_mini_batch, ranks, responses
 from rlctl.common.errors import closest
@@ -254,7 +254,7 @@ ROWS: tuple[Requirement, ...] = (
         "a step takes {wanted} prompts of the domain {domain}, which has {rows} rows: ROLL needs more rows than that, and stops "
         "before the first step",
         PIPELINE,
-        "lower rollout_batch_size or the share of the domain, or add rows",
+        Remedy("rollout_batch_size", NEAREST),
         numbers={
             "domain": _too_few,
             "wanted": lambda v: _prompts_by_domain(v)[_too_few(v)],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.requirements import NEAREST, Remedy, Requirement, Values
 from rlctl.adapters.engine.values import files_of
 from rlctl.adapters.roll.requirement_values import (
     device_numbers,
@@ -89,7 +89,7 @@ def _word(key: str, names: Sequence[str], source: str) -> Requirement:
         lambda v: v.written(key) and v[key] is not None and v[key] not in names,
         said("{key} is {{{key}}}; expected one of {names}", key=key, names=", ".join(names)),
         source,
-        "set it to one of these",
+        Remedy(key, tuple(names)),
     )
 
 
@@ -161,7 +161,7 @@ def _ulysses(role: str) -> Requirement:
         lambda v: strategy(v, role).startswith("fsdp2") and len(device_numbers(v, role)) % v.number(key),
         said("{key} ({{{key}}}) does not divide the GPUs of {role}.device_mapping", key=key, role=role),
         "roll/utils/context_parallel/globals.py, set_upg_manager",
-        said("change {key}, or {role}.device_mapping", key=key, role=role),
+        Remedy(key, NEAREST, f"{role}.device_mapping"),
     )
 
 
@@ -186,7 +186,7 @@ def _of_fsdp2(role: str) -> Iterator[Requirement]:
         ),
         said("{experts} x efsdp_size does not divide the GPUs of {role}.device_mapping", experts=experts, role=role),
         source,
-        said("change {experts}, or {role}.device_mapping", experts=experts, role=role),
+        Remedy(experts, NEAREST, f"{role}.device_mapping"),
     )
 
 
@@ -200,7 +200,7 @@ def _of_megatron(role: str) -> Iterator[Requirement]:
         lambda v: strategy(v, role) == "megatron_train" and v[overlap],
         said("{overlap} is true, which ROLL does not support", overlap=overlap),
         source,
-        said("set {overlap} to false", overlap=overlap),
+        Remedy(overlap, False),
     )
     yield Requirement(
         dispatcher,
@@ -211,7 +211,7 @@ def _of_megatron(role: str) -> Iterator[Requirement]:
         ),
         said("{dispatcher} is allgather, which does not take variable_seq_lengths", dispatcher=dispatcher),
         "mcore_adapter/src/mcore_adapter/training_args.py, DistributingParallelArguments.__post_init__",
-        said("set {dispatcher} to alltoall", dispatcher=dispatcher),
+        Remedy(dispatcher, "alltoall"),
     )
     yield Requirement(
         schedule,
@@ -246,7 +246,7 @@ def _of_megatron(role: str) -> Iterator[Requirement]:
             longest=longest,
         ),
         "roll/utils/sequence_packing.py, LoadBalancePacker.make_micro_batch_iter_for_sequence_packing",
-        said("raise {longest}", longest=longest),
+        Remedy(longest, NEAREST),
         level=Level.WARNING,
     )
     yield Requirement(
@@ -281,21 +281,21 @@ def _of_engine(role: str) -> Iterator[Requirement]:
             role=role,
         ),
         "roll/distributed/strategy/vllm_strategy.py, VllmStrategy.initialize",
-        said("set {config}.data_parallel_size to 1", config=config),
+        Remedy(f"{config}.data_parallel_size", 1),
     )
     yield Requirement(
         f"{config}.grpc_mode",
         lambda v: strategy(v, role) == "sglang" and v[f"{config}.grpc_mode"] is True,
         said("{config}.grpc_mode is true, which ROLL does not support", config=config),
         "roll/distributed/strategy/sglang_strategy.py, SgLangStrategy.initialize",
-        said("remove {config}.grpc_mode", config=config),
+        Remedy(f"{config}.grpc_mode"),
     )
     yield Requirement(
         f"{role}.strategy_args.strategy_name",
         lambda v: strategy(v, role) == "sglang" and bool(v["actor_train.model_args.lora_target"]),
         said("actor_train has LoRA adapters, which ROLL does not send to SGLang of {role}", role=role),
         "roll/distributed/strategy/sglang_strategy.py, SgLangStrategy.broadcast_parameter",
-        said("set {role}.strategy_args.strategy_name to vllm", role=role),
+        Remedy(f"{role}.strategy_args.strategy_name", "vllm"),
     )
 
 
@@ -321,7 +321,7 @@ def _tokens_of_micro_batch(role: str) -> Iterator[Requirement]:
                 most=most,
             ),
             "roll/utils/dynamic_batching.py, dynamic_batching_shard",
-            said("raise {most}", most=most),
+            Remedy(most, NEAREST),
             level=Level.WARNING,
         )
 
@@ -381,7 +381,7 @@ ROWS: tuple[Requirement, ...] = (
             "actor_train.pg_variant is {{actor_train.pg_variant}}; expected one of {names}", names=", ".join(VARIANTS)
         ),
         "roll/pipeline/rlvr/actor_pg_worker.py, ActorPGWorker.loss_func",
-        "set it to one of these",
+        Remedy("actor_train.pg_variant", VARIANTS),
     ),
     Requirement(
         "actor_train.training_args.gradient_accumulation_steps",
@@ -394,7 +394,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         "a rank has {own} responses of a step, not a multiple of its mini-batch of {mini}: the run stops at its first train step",
         "roll/distributed/scheduler/protocol.py, DataProto.make_iterator",
-        "set actor_train.training_args.gradient_accumulation_steps so that per_device_train_batch_size x it divides {own}",
+        Remedy("actor_train.training_args.gradient_accumulation_steps", NEAREST),
         numbers={"own": lambda v: responses(v) // ranks(v), "mini": rank_mini_batch},
         when="update",
     ),
@@ -443,7 +443,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: is_agentic(v) and v.written("max_steps") and v["max_steps"] != -1 and v["max_steps"] <= 0,
         "max_steps is {max_steps}; expected more than 0, or -1",
         "roll/pipeline/agentic/agentic_config.py, AgenticConfig.__post_init__",
-        "set max_steps to 1000",
+        Remedy("max_steps", 1000),
         check_code="no-end",
     ),
     Requirement(
@@ -451,7 +451,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v["adv_estimator"] == "gae" and strategy(v, "critic").startswith("megatron"),
         "critic.strategy_args.strategy_name is {critic.strategy_args.strategy_name}, but ROLL has no critic for Megatron",
         "roll/models/model_providers.py, default_value_model_provider",
-        "set critic.strategy_args.strategy_name to fsdp2_train",
+        Remedy("critic.strategy_args.strategy_name", "fsdp2_train"),
     ),
     Requirement(
         "rewards",
@@ -491,7 +491,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v["use_opd"] and v.written("reference"),
         "use_opd and reference are both set, but the teacher is the reference",
         OPD,
-        "remove reference",
+        Remedy("reference"),
     ),
     Requirement(
         "val_env_manager.max_traj_per_env",
@@ -505,14 +505,14 @@ ROWS: tuple[Requirement, ...] = (
         ),
         "val_env_manager.max_traj_per_env ({val_env_manager.max_traj_per_env}) is too small for val_batch_size",
         "roll/pipeline/agentic/agentic_config.py, AgenticConfig.__post_init__",
-        "set it to -1",
+        Remedy("val_env_manager.max_traj_per_env", -1),
     ),
     Requirement(
         "seed",
         lambda v: v.written("seed") and v["seed"] <= 0 and _trained_by_megatron(v),
         "seed is {seed}; Megatron needs more than 0",
         "mcore_adapter/src/mcore_adapter/initialize.py, _set_random_seed",
-        "set seed to 42",
+        Remedy("seed", 42),
     ),
     *(
         Requirement(
@@ -524,7 +524,7 @@ ROWS: tuple[Requirement, ...] = (
             ),
             said("{role}.model_args.lora_rank is {{{role}.model_args.lora_rank}}; expected more than 0", role=role),
             "mcore_adapter/src/mcore_adapter/adapters/lora_layer.py, LoraParallelLinear.update_layer",
-            said("set {role}.model_args.lora_rank to 8", role=role),
+            Remedy(f"{role}.model_args.lora_rank", 8),
         )
         for role in ("actor_train", "sft_train", "student_train")
     ),
@@ -552,7 +552,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v.written("chosen_key") and _reference_pairs(v) > _train_pairs(v),
         "the reference takes {reference} pairs at a time, more than the {step} of a step",
         "roll/pipeline/dpo/dpo_pipeline.py, DPOPipeline.__init__",
-        "lower reference.infer_batch_size",
+        Remedy("reference.infer_batch_size", NEAREST),
         numbers={"reference": _reference_pairs, "step": _train_pairs},
     ),
     Requirement(
@@ -579,6 +579,6 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v["router_args.router_name"] == "SglangRouter" and strategy(v, "actor_infer") == "vllm",
         "router_args.router_name is SglangRouter, but actor_infer is vllm",
         "roll/distributed/scheduler/router.py, RouterManager.__init__",
-        "set router_args.router_name to PromptAffinityRouter",
+        Remedy("router_args.router_name", "PromptAffinityRouter"),
     ),
 )

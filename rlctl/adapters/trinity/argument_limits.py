@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.requirements import Remedy, Requirement, Values
 from rlctl.adapters.trinity.requirement_values import ENGINE, engine_devices, own_devices
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Level
@@ -154,7 +154,7 @@ def _unregistered(key: str, names: Sequence[str]) -> Requirement:
         is_unknown,
         said("{key} is {{{key}}}, which Trinity does not register; only a plug-in could", key=key),
         f"{VALIDATOR}AlgorithmConfigValidator",
-        said("set one of {names}", names=", ".join(names)),
+        Remedy(key, tuple(names)),
         level=Level.WARNING,
     )
 
@@ -230,14 +230,14 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v["model.tinker.enable"] and v["algorithm.algorithm_type"] in TRAINED_THERE,
         "model.tinker computes no advantages in the trainer, which algorithm.algorithm_type {algorithm.algorithm_type} needs",
         "trinity/trainer/tinker/tinker_trainer.py, TinkerTrainerWrapper._init_algorithm",
-        "set algorithm.algorithm_type to grpo",
+        Remedy("algorithm.algorithm_type", "grpo"),
     ),
     Requirement(
         f"{OPTIMIZER}.lr_scheduler_type",
         lambda v: v["model.tinker.enable"] and v[f"{OPTIMIZER}.lr_scheduler_type"] not in ("constant", "cosine"),
         said("{key} is {{{key}}}; model.tinker takes constant or cosine", key=f"{OPTIMIZER}.lr_scheduler_type"),
         "trinity/trainer/tinker/tinker_trainer.py, TinkerTrainerWrapper._init_algorithm",
-        "set it to constant",
+        Remedy(f"{OPTIMIZER}.lr_scheduler_type", "constant"),
     ),
     Requirement(
         f"{OPTIMIZER}.min_lr_ratio",
@@ -261,7 +261,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v["algorithm.entropy_loss_fn"] == "mix" and not mixes(v),
         "algorithm.entropy_loss_fn is mix, but algorithm.algorithm_type {algorithm.algorithm_type} has no expert data",
         f"{FUNCTIONS}/entropy_loss_fn/entropy_loss_fn.py, MixEntropyLossFn",
-        "set algorithm.entropy_loss_fn to default",
+        Remedy("algorithm.entropy_loss_fn", "default"),
     ),
     Requirement(
         "algorithm.advantage_fn",
@@ -269,7 +269,7 @@ ROWS: tuple[Requirement, ...] = (
         "only the trainer computes algorithm.advantage_fn {algorithm.advantage_fn}, but algorithm.algorithm_type "
         "{algorithm.algorithm_type} computes advantages before it",
         "trinity/buffer/pipelines/experience_pipeline.py, ExperiencePipeline._set_algorithm_operators",
-        "remove algorithm.advantage_fn",
+        Remedy("algorithm.advantage_fn"),
     ),
     Requirement(
         f"{BUFFER}.format.prompt_type",
@@ -280,7 +280,7 @@ ROWS: tuple[Requirement, ...] = (
             "algorithm.algorithm_type cpt reads plain text, but {buffer}.format.prompt_type is messages", buffer=BUFFER
         ),
         "trinity/buffer/schema/formatter.py, CPTFormatter",
-        said("set {buffer}.format.prompt_type to plaintext", buffer=BUFFER),
+        Remedy(f"{BUFFER}.format.prompt_type", "plaintext"),
     ),
     Requirement(
         f"{ENGINE}.data_parallel_size",
@@ -297,7 +297,7 @@ ROWS: tuple[Requirement, ...] = (
             engine=ENGINE,
         ),
         f"{VALIDATOR}RayClusterConfigValidator._validate_multinode_inference_models",
-        said("set {engine}.data_parallel_size to 1", engine=ENGINE),
+        Remedy(f"{ENGINE}.data_parallel_size", 1),
     ),
     Requirement(
         f"{ENGINE}.data_parallel_size",
@@ -312,6 +312,6 @@ ROWS: tuple[Requirement, ...] = (
             engine=ENGINE,
         ),
         f"{VALIDATOR}RayClusterConfigValidator._validate_multinode_inference_models",
-        said("set {engine}.data_parallel_size to 1", engine=ENGINE),
+        Remedy(f"{ENGINE}.data_parallel_size", 1),
     ),
 )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlctl.adapters.engine.requirements import IGNORES, Requirement, Values
+from rlctl.adapters.engine.requirements import IGNORES, NEAREST, Remedy, Requirement, Values
 from rlctl.adapters.trinity.input_limits import tasksets
 from rlctl.adapters.trinity.requirement_values import ENGINE, own_devices
 from rlctl.common.filenames import expanded
@@ -83,7 +83,7 @@ ROWS: tuple[Requirement, ...] = (
         "model.max_response_tokens ({model.max_response_tokens}) takes all of model.max_model_len ({model.max_model_len}): "
         "Trinity leaves one token for the prompt, so every prompt is cut and no response is trained on",
         "trinity/common/config_validator.py, ModelConfigValidator._check_model_len",
-        "lower model.max_response_tokens, or raise model.max_model_len by the length of prompts",
+        Remedy("model.max_response_tokens", NEAREST),
         since="0.4",
         code=IGNORES,
         level=Level.ERROR,
@@ -99,7 +99,7 @@ ROWS: tuple[Requirement, ...] = (
             key=f"{BUFFER}.replay_buffer.priority_fn",
         ),
         "trinity/buffer/storage/queue.py, AsyncPriorityQueue.__init__",
-        said("set it to {names}", names=PRIORITIES[0]),
+        Remedy(f"{BUFFER}.replay_buffer.priority_fn", PRIORITIES[0]),
         level=Level.WARNING,
     ),
     Requirement(

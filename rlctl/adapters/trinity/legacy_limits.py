@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.requirements import NEAREST, Remedy, Requirement, Values
 from rlctl.adapters.trinity.keys import ACTOR, CRITIC_C, MODEL, REF, TC
 from rlctl.adapters.trinity.requirement_values import ranks, train_batch, trainer_devices, trains
 from rlctl.adapters.trinity.train import strategy
@@ -56,7 +56,7 @@ def _micro_batch(key: str, source: str, applies: Callable[[Values], object]) -> 
             micro=micro,
         ),
         source,
-        said("set {micro} to a divisor of {{own}}", micro=micro),
+        Remedy(micro, NEAREST),
         numbers={"own": _mini_batch},
         level=Level.WARNING,
     )

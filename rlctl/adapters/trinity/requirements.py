@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
+from rlctl.adapters.engine.requirements import NEAREST, Remedy, Requirement, Requirements, Values
 from rlctl.adapters.trinity import (
     argument_limits,
     engine_limits,
@@ -122,7 +122,7 @@ ROWS: tuple[Requirement, ...] = (
         "trainer.max_token_len_per_gpu may be too small: {trainer.max_token_len_per_gpu} tokens x {split} GPUs a sequence is "
         "less than the longest sequence, {longest}. The trainer stops at the first sequence that is longer than the budget",
         "verl/utils/seqlen_balancing.py, rearrange_micro_batches",
-        "raise trainer.max_token_len_per_gpu, or lower model.max_model_len",
+        Remedy("trainer.max_token_len_per_gpu", NEAREST, "model.max_model_len"),
         numbers={"split": split_over, "longest": longest},
         level=Level.WARNING,
     ),
@@ -131,7 +131,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v["mode"] not in MODES,
         said("mode is {{mode}}; expected one of {modes}", modes=", ".join(MODES)),
         f"{VALIDATOR}GlobalConfigValidator",
-        "set it to one of these",
+        Remedy("mode", tuple(MODES)),
         since="0.5",
         older=IN_CONFIG,
     ),
@@ -140,14 +140,14 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v["algorithm.algorithm_type"] not in ALGORITHMS,
         "algorithm.algorithm_type is {algorithm.algorithm_type}, which Trinity does not register; only a plug-in could",
         f"{VALIDATOR}AlgorithmConfigValidator",
-        said("set one of {algorithms}", algorithms=", ".join(ALGORITHMS)),
+        Remedy("algorithm.algorithm_type", tuple(ALGORITHMS)),
     ),
     Requirement(
         "mode",
         lambda v: v["algorithm.algorithm_type"] in OFFLINE and v["mode"] in ("both", "explore"),
         "algorithm.algorithm_type {algorithm.algorithm_type} does not support mode {mode}",
         "trinity/algorithm/algorithm.py, check_config",
-        "set mode to train",
+        Remedy("mode", "train"),
         since="0.4",
     ),
     Requirement(
@@ -191,7 +191,7 @@ ROWS: tuple[Requirement, ...] = (
         "model.max_prompt_tokens + model.max_response_tokens ({model.max_prompt_tokens} + {model.max_response_tokens}) is more "
         "than model.max_model_len ({model.max_model_len})",
         f"{VALIDATOR}ModelConfigValidator._check_model_len",
-        "raise model.max_model_len, or lower one of the two",
+        Remedy("model.max_model_len", NEAREST),
         since="0.5",
         older=IN_CONFIG,
     ),
@@ -201,7 +201,7 @@ ROWS: tuple[Requirement, ...] = (
             lambda v, name=name: v[f"{ENGINE}.engine_type"] not in ("external", "tinker") and v[f"{ENGINE}.{name}"] < 1,  # type: ignore[misc]
             said("{engine}.{name} is {{{engine}.{name}}}; expected at least 1", engine=ENGINE, name=name),
             f"{VALIDATOR}ExplorerConfigValidator._validate_inference_parallel_config",
-            "set it to 1",
+            Remedy(f"{ENGINE}.{name}", 1),
         )
         for name in PARALLEL
     ),
@@ -214,7 +214,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         "a rollout engine over several nodes needs a multiple of cluster.gpu_per_node ({cluster.gpu_per_node}) GPUs",
         f"{VALIDATOR}RayClusterConfigValidator._validate_multinode_inference_models",
-        said("change {engine}.tensor_parallel_size", engine=ENGINE),
+        Remedy(f"{ENGINE}.tensor_parallel_size", NEAREST),
     ),
     Requirement(
         "cluster.gpu_per_node",
@@ -223,14 +223,14 @@ ROWS: tuple[Requirement, ...] = (
         ),
         "the explorer needs more GPUs than the cluster has ({cluster.node_num} x {cluster.gpu_per_node})",
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
-        said("lower {engine}.engine_num", engine=ENGINE),
+        Remedy(f"{ENGINE}.engine_num", NEAREST),
     ),
     Requirement(
         "cluster.gpu_per_node",
         lambda v: own_devices(v) and v["mode"] in ("both", "train") and trainer_devices(v) < 1,
         "the explorer takes all {cluster.node_num} x {cluster.gpu_per_node} GPUs: none are left for the trainer",
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
-        said("lower {engine}.engine_num, or add GPUs", engine=ENGINE),
+        Remedy(f"{ENGINE}.engine_num", NEAREST),
         since="0.5",
         older=IN_CONFIG,
     ),
@@ -244,7 +244,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         "the GPUs that the explorer leaves for the trainer are not a whole number of nodes of {cluster.gpu_per_node} GPUs",
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
-        said("change {engine}.engine_num", engine=ENGINE),
+        Remedy(f"{ENGINE}.engine_num", NEAREST),
         since="0.5",
         older=IN_CONFIG,
     ),
@@ -253,7 +253,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: trains(v) and trainer_devices(v) % rank_devices(v),
         "the number of trainer GPUs ({trainer}) is not divisible by that of one data-parallel rank ({share})",
         WORKERS,
-        said("change {engine}.engine_num, or the trainer's parallel sizes", engine=ENGINE),
+        Remedy(f"{ENGINE}.engine_num", NEAREST),
         numbers=TRAINER,
         older=CHECKED_BY_05,
     ),
@@ -262,7 +262,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: trains(v) and not trainer_devices(v) % rank_devices(v) and train_batch(v) % ranks(v),
         "a train batch of {batch} responses is not divisible by the {ranks} data-parallel ranks of {trainer} trainer GPUs",
         WORKERS,
-        said("change {engine}.engine_num, or the batch", engine=ENGINE),
+        Remedy(f"{ENGINE}.engine_num", NEAREST),
         numbers=TRAINER,
         older=CHECKED_BY_05,
     ),
@@ -271,7 +271,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: (trains(v) or v["mode"] == "bench") and train_batch(v) % _checked_devices(v),
         "a train batch of {batch} responses is not divisible by the {trainer} trainer GPUs",
         "trinity/common/verl_config.py, veRLConfig.synchronize_config",
-        said("change {engine}.engine_num, or the batch", engine=ENGINE),
+        Remedy(f"{ENGINE}.engine_num", NEAREST),
         numbers={**TRAINER, "trainer": _checked_devices},
         since="0.4",
         until="0.4",
@@ -281,7 +281,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v["mode"] == "colocate",
         "Trinity has mode colocate since 0.5",
         IN_CONFIG["0.4"],
-        "set mode to both",
+        Remedy("mode", "both"),
         since="0.4",
         until="0.4",
     ),
@@ -300,7 +300,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: own_devices(v) and v["mode"] == "colocate" and cluster_devices(v) != 1,
         "mode colocate is for one GPU, but the cluster has {cluster.node_num} x {cluster.gpu_per_node}",
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
-        "set mode to both",
+        Remedy("mode", "both"),
         since="0.5",
     ),
     Requirement(
@@ -314,7 +314,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         "mode colocate takes one rollout engine of one GPU, and no auxiliary models",
         f"{VALIDATOR}RayClusterConfigValidator._set_gpu_allocation_info",
-        "set mode to both",
+        Remedy("mode", "both"),
     ),
     Requirement(
         "explorer.over_rollout.ratio",
@@ -346,7 +346,7 @@ ROWS: tuple[Requirement, ...] = (
             concurrency=", ".join(CONCURRENCY),
         ),
         f"{VALIDATOR}ExplorerConfigValidator",
-        "set it to one of these",
+        Remedy("explorer.concurrent_mode", tuple(CONCURRENCY)),
         since="0.5",
     ),
     Requirement(
@@ -361,7 +361,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v["synchronizer.sync_interval"] <= 0,
         "synchronizer.sync_interval is {synchronizer.sync_interval}; expected at least 1",
         f"{VALIDATOR}SynchronizerConfigValidator",
-        "set it to 1",
+        Remedy("synchronizer.sync_interval", 1),
         since="0.5",
         older=IN_CONFIG,
     ),
@@ -372,7 +372,7 @@ ROWS: tuple[Requirement, ...] = (
             "monitor.monitor_type is {{monitor.monitor_type}}; expected one of {monitors}", monitors=", ".join(MONITORS)
         ),
         f"{VALIDATOR}MonitorConfigValidator",
-        "set it to one of these",
+        Remedy("monitor.monitor_type", tuple(MONITORS)),
         since="0.5",
         older=IN_CONFIG,
     ),
@@ -423,7 +423,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v["model.external_model.enable"] and v["mode"] != "bench",
         "model.external_model is for mode bench only, but mode is {mode}",
         f"{VALIDATOR}ModelConfigValidator._check_external_model",
-        "set mode to bench",
+        Remedy("mode", "bench"),
     ),
     Requirement(
         "trainer.save_hf_checkpoint",
@@ -434,7 +434,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         "trainer.save_hf_checkpoint is {trainer.save_hf_checkpoint}; expected last, always or never",
         f"{VALIDATOR}TrainerConfigValidator",
-        "set it to one of these",
+        Remedy("trainer.save_hf_checkpoint", ("last", "always", "never")),
         since="0.5",
         older=IN_CONFIG,
     ),
@@ -443,7 +443,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v["mode"] in ("train", "both", "colocate") and v["trainer.trainer_type"] not in ("verl", "tinker"),
         "trainer.trainer_type is {trainer.trainer_type}; expected verl or tinker",
         f"{VALIDATOR}TrainerConfigValidator",
-        "set it to verl",
+        Remedy("trainer.trainer_type", "verl"),
         since="0.5",
         older=IN_CONFIG,
     ),

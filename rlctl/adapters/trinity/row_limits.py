@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.requirements import Remedy, Requirement, Values
 from rlctl.adapters.trinity.input_limits import tasksets, workflows
 from rlctl.adapters.trinity.requirement_values import ENGINE
 from rlctl.common.filenames import expanded
@@ -243,7 +243,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v[REPLAY] and _without_experts(v),
         said("{replay} is true, but {{model.model_path}} has no experts to route to", replay=REPLAY),
         "trinity/common/models/model.py, BaseInferenceModel._get_routed_experts_layout",
-        said("set {replay} to false", replay=REPLAY),
+        Remedy(REPLAY, False),
         when="generation",
     ),
     Requirement(
@@ -255,7 +255,7 @@ ROWS: tuple[Requirement, ...] = (
             engine=ENGINE,
         ),
         "trinity/common/models/model.py, ModelWrapper._assert_openai_routed_experts_request_supported",
-        said("set {engine}.engine_type to vllm", engine=ENGINE),
+        Remedy(f"{ENGINE}.engine_type", "vllm"),
         when="generation",
     ),
     Requirement(

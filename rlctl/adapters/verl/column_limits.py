@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.requirements import NEAREST, Remedy, Requirement, Values
 from rlctl.adapters.engine.values import files_of
 from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import said
@@ -186,7 +186,7 @@ ROWS: tuple[Requirement, ...] = (
         "learning "
         "rate is scheduled for more",
         "verl/trainer/ppo/ray_trainer.py, RayPPOTrainer.fit",
-        "raise trainer.total_epochs, or set trainer.total_training_steps to {steps}",
+        Remedy("trainer.total_epochs", NEAREST),
         numbers={"steps": _steps},
         since="0.3",
         level=Level.WARNING,
@@ -198,7 +198,7 @@ ROWS: tuple[Requirement, ...] = (
         "steps in "
         "trainer.total_epochs ({trainer.total_epochs}): the trainer stops with an error after them",
         "verl/experimental/one_step_off_policy/ray_trainer.py, OneStepOffRayTrainer.fit",
-        "raise trainer.total_epochs, or set trainer.total_training_steps to {steps}",
+        Remedy("trainer.total_epochs", NEAREST),
         numbers={"steps": _steps},
         since="0.5",
         when="update",

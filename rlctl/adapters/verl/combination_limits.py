@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rlctl.adapters.engine.model_limits import shape_at
-from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.requirements import NEAREST, Remedy, Requirement, Values
 from rlctl.adapters.verl.requirement_values import (
     ACTOR,
     CRITIC,
@@ -66,7 +66,7 @@ def pair_row(
             other=other,
         ),
         source,
-        said("set {key} to {fix}, or change {other}", key=key, fix=fix, other=other),
+        Remedy(key, fix, other),
         when=when,
         **others,
     )
@@ -104,7 +104,7 @@ def model_row(
             what=what,
         ),
         source,
-        said("set {key} to {fix}", key=key, fix=fix),
+        Remedy(key, fix),
         when=LOADED,
     )
 
@@ -221,7 +221,7 @@ def model_row_of_bucket(key: str) -> Requirement:
             key=key,
         ),
         "verl/checkpoint_engine/mooncake_checkpoint_engine.py, MooncakeCheckpointEngine.send_weights",
-        said("set {key} to {{mebibytes}} or more", key=key),
+        Remedy(key, NEAREST),
         numbers={"mebibytes": mebibytes},
         when=SYNCED,
     )
@@ -354,7 +354,7 @@ def _engines() -> Iterator[Requirement]:
             key=f"{ROLLOUT}.max_model_len",
         ),
         "verl/workers/rollout/vllm_rollout/vllm_async_server.py, vLLMHttpServer._validate_configs",
-        said("set {key} to {{positions}} or less", key=f"{ROLLOUT}.max_model_len"),
+        Remedy(f"{ROLLOUT}.max_model_len", NEAREST),
         numbers={"positions": _positions},
     )
 
@@ -454,7 +454,7 @@ def _rewards() -> Iterator[Requirement]:
                 and not 0 < v.number(f"{buffer}.len", 0) <= v.number(most, 0)
             ),
             manager,
-            said("a number above 0, up to {longest}", longest=longest_response),
+            lambda v, most=longest_response: v[most],
         )
 
 
@@ -485,7 +485,7 @@ def _budgets() -> Iterator[Requirement]:
                 and v[f"{role}.profiler.tool"] != v[f"{ACTOR}.profiler.tool"]
             ),
             "verl/utils/profiler/config.py, ProfilerConfig.union",
-            said("the value of {other}", other=f"{ACTOR}.profiler.tool"),
+            lambda v: v[f"{ACTOR}.profiler.tool"],
         )
 
 

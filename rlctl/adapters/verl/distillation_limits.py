@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
-from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.requirements import NEAREST, Remedy, Requirement, Values
 from rlctl.adapters.verl.combination_limits import DISTILLATION, TEACHER, needed_row, pair_row
 from rlctl.adapters.verl.requirement_values import ACTOR, is_on, longest, strategy
 from rlctl.adapters.verl.value_limits import DISTILLATION as LOSSES
@@ -79,7 +79,7 @@ def _distillation_rows() -> Iterator[Requirement]:
         f"{LOSS}.topk",
         lambda v: distils_topk(v) and not _teachers(v) and 0 <= v.number(logprobs, -1) < v.number(f"{LOSS}.topk", 0),
         source,
-        said("the value of {other}", other=f"{LOSS}.topk"),
+        lambda v: v[f"{LOSS}.topk"],
     )
     yield name_row(
         f"{TEACHER}.inference.name", ("vllm", "sglang"), source, applies=lambda v: on(v) and not _teachers(v)
@@ -132,7 +132,7 @@ def _distillation_rows() -> Iterator[Requirement]:
             key=length,
         ),
         source,
-        said("set {key} to {{needed}} or more", key=length),
+        Remedy(length, NEAREST),
         numbers={"needed": lambda v: longest(v) + 1},
     )
     yield Requirement(

@@ -14,7 +14,7 @@ from rlctl.adapters.engine.model_limits import (
     memory_share_row,
     split_row,
 )
-from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.requirements import NEAREST, Remedy, Requirement, Values
 from rlctl.adapters.verl.requirement_values import (
     ACTOR,
     CRITIC,
@@ -30,6 +30,7 @@ from rlctl.adapters.verl.requirement_values import (
     uses_critic,
     uses_engine,
 )
+from rlctl.common.errors import closest
 from rlctl.common.filenames import expanded, is_folder
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Level
@@ -135,8 +136,8 @@ def _agent_workers(applies: Callable[[Values], object], **releases: Any) -> Requ
             key=WORKERS,
         ),
         "verl/experimental/agent_loop/agent_loop.py, AgentLoopManager.generate_sequences",
-        said("set {key} to {{fits}}", key=WORKERS),
-        numbers={"responses": _responses, "workers": _workers, "fits": _fitting_workers},
+        Remedy(WORKERS, _fitting_workers),
+        numbers={"responses": _responses, "workers": _workers},
         when="generation",
         **releases,
     )
@@ -149,6 +150,14 @@ def _unknown_loggers(known: tuple[str, ...]) -> Callable[[Values], str]:
         return ", ".join(str(name) for name in names if name not in known)
 
     return found
+
+
+def _known_loggers(values: Values, known: tuple[str, ...]) -> list[str]:
+    """The trackers, each by the known name that is nearest; those without one are left out."""
+    written = values["trainer.logger"]
+    names = re.findall(r"\w+", written) if isinstance(written, str) else map(str, written)
+    found = [name if name in known else closest(name, known) for name in names]
+    return [name for name in found if name] or ["console"]
 
 
 def _loggers() -> Iterator[Requirement]:
@@ -167,7 +176,7 @@ def _loggers() -> Iterator[Requirement]:
                 known=", ".join(known),
             ),
             TRACKING,
-            """set trainer.logger to a list of these, such as '["console","wandb"]' on a command line""",
+            Remedy("trainer.logger", lambda v, known=known: _known_loggers(v, known)),
             numbers={"unknown": unknown},
             since=start,
             until=end,
@@ -199,7 +208,7 @@ def _lora() -> Iterator[Requirement]:
             rollout=ROLLOUT,
         ),
         "verl/utils/fsdp_utils.py, collect_lora_params",
-        said("set {rollout}.load_format to safetensors", rollout=ROLLOUT),
+        Remedy(f"{ROLLOUT}.load_format", "safetensors"),
         when="sync",
         since="0.6",
         older={"0.4": "verl/workers/sharding_manager/fsdp_vllm.py, FSDPVLLMShardingManager"},
@@ -222,7 +231,7 @@ def _lora() -> Iterator[Requirement]:
             rollout=ROLLOUT,
         ),
         "verl/workers/fsdp_workers.py, ActorRolloutRefWorker",
-        said("set {rollout}.load_format to safetensors", rollout=ROLLOUT),
+        Remedy(f"{ROLLOUT}.load_format", "safetensors"),
         since="0.4",
         until="0.7",
         level=Level.WARNING,
@@ -285,7 +294,7 @@ def _loss_modes() -> Iterator[Requirement]:
             lambda v, known=known: v[key] not in (None, *known) and not v[f"{MODEL}.external_lib"],  # type: ignore[misc]
             said("{key} is {{{key}}}, which verl does not have. It has {known}", key=key, known=", ".join(known)),
             "verl/trainer/ppo/core_algos.py, get_policy_loss_fn",
-            "set it to one of these",
+            Remedy(key, known),
             since=start,
             until=end,
             when="update",
@@ -325,7 +334,7 @@ def _estimators() -> Iterator[Requirement]:
                 known=", ".join(known),
             ),
             "verl/trainer/ppo/core_algos.py, get_adv_estimator_fn",
-            "set it to one of these",
+            Remedy("algorithm.adv_estimator", known),
             since=start,
             until=end,
         )
@@ -345,7 +354,7 @@ ROWS: tuple[Requirement, ...] = (
             rollout=ROLLOUT,
         ),
         "verl/experimental/agent_loop/agent_loop.py, AgentLoopWorker.generate_sequences",
-        "set data.return_raw_chat to true",
+        Remedy("data.return_raw_chat", True),
         since="0.5",
         older={"0.4": "verl/workers/rollout/chat_scheduler.py"},
         until="0.6",
@@ -364,7 +373,7 @@ ROWS: tuple[Requirement, ...] = (
             model=MODEL,
         ),
         "peft/tuners/tuners_utils.py, BaseTuner.inject_adapter",
-        said("set {model}.target_modules to all-linear", model=MODEL),
+        Remedy(f"{MODEL}.target_modules", "all-linear"),
         since="0.4",
     ),
     Requirement(
@@ -392,7 +401,7 @@ ROWS: tuple[Requirement, ...] = (
             rollout=ROLLOUT,
         ),
         "verl/workers/rollout/hf_rollout.py, HFRollout.generate_sequences",
-        said("set {rollout}.name to vllm", rollout=ROLLOUT),
+        Remedy(f"{ROLLOUT}.name", "vllm"),
         since="0.3",
         until="0.3",
         when="rollout",
@@ -407,7 +416,7 @@ ROWS: tuple[Requirement, ...] = (
             rollout=ROLLOUT,
         ),
         SPMD,
-        said("set {tokens} to {{context}} or more", tokens=TOKENS),
+        Remedy(TOKENS, NEAREST),
         numbers={"context": _context},
         since="0.3",
         until="0.6",
@@ -448,7 +457,7 @@ ROWS: tuple[Requirement, ...] = (
             dtypes=", ".join(VLLM_DTYPES),
         ),
         "vllm/config/model.py, ModelConfig",
-        said("set {rollout}.dtype to bfloat16", rollout=ROLLOUT),
+        Remedy(f"{ROLLOUT}.dtype", "bfloat16"),
         since="0.3",
     ),
     Requirement(
@@ -488,7 +497,7 @@ ROWS: tuple[Requirement, ...] = (
             "verl stops when it starts vLLM"
         ),
         SPMD,
-        "lower data.max_response_length",
+        Remedy("data.max_response_length", NEAREST),
         numbers={"longest": longest, "positions": _positions},
         since="0.3",
         until="0.6",
@@ -544,7 +553,7 @@ ROWS: tuple[Requirement, ...] = (
         "actor_rollout_ref.hybrid_engine is true, and the trainer that the script starts needs separate GPUs for the rollout: "
         "it stops when it starts",
         "recipe/one_step_off_policy/ray_trainer.py, OneStepOffRayTrainer.__init__",
-        "set actor_rollout_ref.hybrid_engine to false",
+        Remedy("actor_rollout_ref.hybrid_engine", False),
         since="0.5",
         until="0.6",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rlctl.adapters.engine.requirements import Requirement, Requirements, Values
+from rlctl.adapters.engine.requirements import NEAREST, Remedy, Requirement, Requirements, Values
 from rlctl.adapters.engine.values import files_of
 from rlctl.adapters.verl import (
     algorithm_limits,
@@ -91,7 +91,7 @@ def _micro(role: str, name: str, needed: Callable[[Values], bool], source: str) 
         lambda values: needed(values) and values[old] is not None and values[new] is not None,
         said("{old} ({{{old}}}) and {new} ({{{new}}}) are both set", old=old, new=new),
         source,
-        said("remove {old}", old=old),
+        Remedy(old),
         **CHECKED,
     )
 
@@ -104,7 +104,7 @@ def _mini(role: str, needed: Callable[[Values], bool], source: str) -> Iterator[
         lambda values: needed(values) and 0 < values["data.train_batch_size"] < values[mini],
         said("data.train_batch_size ({{data.train_batch_size}}) is less than {mini} ({{{mini}}})", mini=mini),
         source,
-        said("set {mini} to data.train_batch_size or less", mini=mini),
+        Remedy(mini, lambda values: values["data.train_batch_size"]),
         **CHECKED,
     )
     yield Requirement(
@@ -181,7 +181,7 @@ def _budget(role: str, name: str, switch: str, needed: Callable[[Values], object
             key=key,
         ),
         BALANCING,
-        said("raise {key}", key=key),
+        Remedy(key, NEAREST),
         numbers=numbers,
         since="0.3",
         until="0.7",
@@ -195,7 +195,7 @@ def _budget(role: str, name: str, switch: str, needed: Callable[[Values], object
             key=key,
         ),
         BALANCING,
-        said("raise {key}, or shorten prompts or responses", key=key),
+        Remedy(key, NEAREST),
         numbers=numbers,
         since="0.8",
         level=Level.WARNING,
@@ -225,7 +225,7 @@ def _uneven_micro(role: str, needed: Callable[[Values], object]) -> Iterator[Req
         key=key,
     )
     numbers: dict[str, Callable[[Values], object]] = {"share": lambda values: _rank_share(values, role)}
-    hint = said("set {key} to a divisor of it", key=key)
+    hint = Remedy(key, NEAREST)
     old = FSDP_WORKERS if role == ACTOR else "verl/workers/fsdp_workers.py, CriticWorker.__init__"
     yield Requirement(key, uneven, message, old, hint, numbers=numbers, since="0.3", until="0.7")
     yield Requirement(
@@ -267,7 +267,7 @@ ROWS: tuple[Requirement, ...] = (
             rollout=ROLLOUT,
         ),
         CONFIG,
-        said("change data.train_batch_size, or set {actor}.use_dynamic_bsz to true", actor=ACTOR),
+        Remedy("data.train_batch_size", NEAREST),
         **CHECKED,
     ),
     *_micro(ACTOR, "ppo_micro_batch_size", static(ACTOR), f"{ACTOR_SOURCE}.__post_init__"),
@@ -289,7 +289,7 @@ ROWS: tuple[Requirement, ...] = (
             rollout=ROLLOUT,
         ),
         FSDP_WORKERS,
-        said("raise {actor}.ppo_mini_batch_size, or use fewer GPUs", actor=ACTOR),
+        Remedy(f"{ACTOR}.ppo_mini_batch_size", NEAREST),
         since="0.3",
         until="0.7",
     ),
@@ -302,7 +302,7 @@ ROWS: tuple[Requirement, ...] = (
             loss_aggregations=", ".join(LOSS_AGGREGATIONS),
         ),
         f"{ACTOR_SOURCE}.__post_init__",
-        "set it to one of these",
+        Remedy(f"{ACTOR}.loss_agg_mode", LOSS_AGGREGATIONS),
         since="0.6",
         older={"0.4": RAY_TRAINER},
     ),
@@ -329,7 +329,7 @@ ROWS: tuple[Requirement, ...] = (
             rollout=ROLLOUT,
         ),
         RAY_TRAINER,
-        "change data.train_batch_size",
+        Remedy("data.train_batch_size", NEAREST),
         numbers={"gpus": gpus},
         since="0.3",
         until="0.5",
@@ -347,7 +347,7 @@ ROWS: tuple[Requirement, ...] = (
             actor=ACTOR,
         ),
         "verl/workers/config/actor.py, FSDPActorConfig.validate",
-        "set actor_rollout_ref.model.use_remove_padding to true",
+        Remedy("actor_rollout_ref.model.use_remove_padding", True),
         **CHECKED,
     ),
     Requirement(
@@ -383,7 +383,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v[f"{ACTOR}.router_replay.mode"] not in (None, "disabled", "R2", "R3"),
         said("{actor}.router_replay.mode is {{{actor}.router_replay.mode}}; expected disabled, R2 or R3", actor=ACTOR),
         "verl/workers/config/actor.py, RouterReplayConfig.__post_init__",
-        "set it to one of these",
+        Remedy(f"{ACTOR}.router_replay.mode", ("disabled", "R2", "R3")),
         since="0.7",
     ),
     Requirement(
@@ -391,7 +391,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: strategy(v) == "megatron" and v[f"{ACTOR}.megatron.dtype"] not in (None, *DTYPES),
         said("{actor}.megatron.dtype is {{{actor}.megatron.dtype}}; expected bfloat16 or float16", actor=ACTOR),
         "verl/workers/config/engine.py, McoreEngineConfig.__post_init__",
-        "set it to one of these",
+        Remedy(f"{ACTOR}.megatron.dtype", DTYPES),
         **SINCE_0_6,
     ),
     Requirement(
@@ -405,7 +405,7 @@ ROWS: tuple[Requirement, ...] = (
             actor=ACTOR,
         ),
         "verl/workers/config/optimizer.py, FSDPOptimizerConfig.__post_init__",
-        "set it to one of these",
+        Remedy(f"{ACTOR}.optim.lr_scheduler_type", ("constant", "cosine")),
         **SINCE_0_6,
     ),
     Requirement(
@@ -421,7 +421,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: v[f"{ROLLOUT}.mode"] == "sync",
         said("{rollout}.mode is sync, which verl no longer has since 0.7", rollout=ROLLOUT),
         f"{ROLLOUT_SOURCE}.__post_init__",
-        "remove it, or set it to async",
+        Remedy(f"{ROLLOUT}.mode", "async"),
         since="0.7",
     ),
     Requirement(
@@ -452,7 +452,7 @@ ROWS: tuple[Requirement, ...] = (
             rollout=ROLLOUT,
         ),
         f"{ROLLOUT_SOURCE}.__post_init__",
-        "set it to 1",
+        Remedy(f"{ROLLOUT}.pipeline_model_parallel_size", 1),
         **SINCE_0_6,
     ),
     Requirement(
@@ -491,7 +491,7 @@ ROWS: tuple[Requirement, ...] = (
             rollout=ROLLOUT,
         ),
         f"{WORKERS}, TrainingWorker.train_mini_batch",
-        "change the mini-batch, the number of GPUs or the parallel sizes",
+        Remedy(f"{ACTOR}.ppo_mini_batch_size", NEAREST),
         since="0.8",
     ),
     Requirement(
@@ -499,7 +499,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: in_turns(v) and v["actor_rollout_ref.hybrid_engine"] is not False and gpus(v) % engine_devices(v),
         "the GPUs ({trainer.nnodes} x {trainer.n_gpus_per_node}) are not divisible by the devices of a rollout engine",
         f"{WORKERS}, ActorRolloutRefWorker.init_model",
-        said("set {rollout}.tensor_model_parallel_size to a divisor of the number of GPUs", rollout=ROLLOUT),
+        Remedy(f"{ROLLOUT}.tensor_model_parallel_size", NEAREST),
         since="0.8",
         older={"0.3": OLD_WORKERS},
     ),
@@ -567,7 +567,7 @@ ROWS: tuple[Requirement, ...] = (
             rollout=ROLLOUT,
         ),
         "verl/trainer/ppo/v1/trainer_separate_async.py, PPOTrainerSeparateAsync.__init__",
-        said("set {rollout}.checkpoint_engine.backend to nccl", rollout=ROLLOUT),
+        Remedy(f"{ROLLOUT}.checkpoint_engine.backend", "nccl"),
     ),
     Requirement(
         "algorithm.rollout_correction.bypass_mode",
@@ -577,7 +577,7 @@ ROWS: tuple[Requirement, ...] = (
         ),
         "algorithm.rollout_correction.bypass_mode is true, and router_replay.mode R2 needs the old-log-prob pass that it skips",
         f"{CONFIG}, _validate_router_replay_config",
-        "set algorithm.rollout_correction.bypass_mode to false",
+        Remedy("algorithm.rollout_correction.bypass_mode", False),
     ),
     *(
         Requirement(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from rlctl.adapters.engine.requirements import IGNORES, Requirement, Values
+from rlctl.adapters.engine.requirements import IGNORES, Remedy, Requirement, Values
 from rlctl.adapters.engine.values import files_of
 from rlctl.adapters.verl.requirement_values import MODEL, ROLLOUT, gpus, serves, strategy
 from rlctl.common.filenames import expanded
@@ -149,7 +149,7 @@ def _prime() -> Iterator[Requirement]:
             function=FUNCTION,
         ),
         PRIME,
-        said("set {key} to naive", key=MANAGER),
+        Remedy(MANAGER, "naive"),
         since="0.3",
         until="0.5",
         code=IGNORES,
@@ -185,7 +185,7 @@ def _loops() -> Iterator[Requirement]:
             lambda v: used(v) and v[key] is not None and v[key] not in LOOPS and not _is_registered_elsewhere(v),
             said("{key} is {{{key}}}; expected one of {names}", key=key, names=", ".join(LOOPS)),
             "verl/experimental/agent_loop/agent_loop.py, AgentLoopWorker._run_agent_loop",
-            said("set {key} to {name}", key=key, name=LOOPS[0]),
+            Remedy(key, LOOPS[0]),
             since=since,
             until=until,
             when="generation",
@@ -203,7 +203,7 @@ def _loops() -> Iterator[Requirement]:
             rollout=ROLLOUT,
         ),
         "verl/workers/rollout/vllm_rollout/vllm_rollout_spmd.py, vLLMRollout.generate_sequences",
-        said("set {rollout}.mode to async", rollout=ROLLOUT),
+        Remedy(f"{ROLLOUT}.mode", "async"),
         since="0.4",
         until="0.6",
         level=Level.WARNING,
@@ -257,7 +257,7 @@ SERVED_DAPO = Requirement(
         rollout=ROLLOUT,
     ),
     "recipe/dapo/dapo_ray_trainer.py, RayDAPOTrainer.fit",
-    said("set {rollout}.mode to sync", rollout=ROLLOUT),
+    Remedy(f"{ROLLOUT}.mode", "sync"),
     since="0.4",
     until="0.6",
     when="generation",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rlctl.adapters.engine.requirements import IGNORES, Requirement, Values
+from rlctl.adapters.engine.requirements import IGNORES, NEAREST, Remedy, Requirement, Values
 from rlctl.adapters.engine.values import files_of
 from rlctl.adapters.verl import column_limits
 from rlctl.common.filenames import expanded
@@ -96,7 +96,7 @@ ROWS: tuple[Requirement, ...] = (
             batch=BATCH,
         ),
         OLD,
-        said("set {batch} to a multiple of {{ranks}}", batch=BATCH),
+        Remedy(BATCH, NEAREST),
         numbers={"ranks": _old_ranks},
         since="0.3",
         until="0.7",
@@ -112,7 +112,7 @@ ROWS: tuple[Requirement, ...] = (
             micro=MICRO,
         ),
         OLD,
-        said("set {micro} to a divisor of {{share}}", micro=MICRO),
+        Remedy(MICRO, NEAREST),
         numbers={"ranks": _old_ranks, "share": lambda v: v.number(BATCH, 0) // _old_ranks(v)},
         since="0.3",
         until="0.7",
@@ -127,7 +127,7 @@ ROWS: tuple[Requirement, ...] = (
             batch=BATCH,
         ),
         "verl/trainer/sft_trainer.py, SFTTrainer._build_dataloader",
-        said("set {batch} to a multiple of {{ranks}}", batch=BATCH),
+        Remedy(BATCH, NEAREST),
         numbers={
             "ranks": _ranks,
             "share": lambda v: v.number(BATCH, 0) // _ranks(v),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.requirements import NEAREST, Remedy, Requirement, Values
 from rlctl.adapters.verl.combination_limits import (
     DISTILLATION,
     DYNAMIC,
@@ -96,7 +96,7 @@ def _dynamic_rows() -> Iterator[Requirement]:
         DYNAMIC,
         _megatron(lambda v: uses_reference(v) and v.written(ref) and bool(v[ref]) is not bool(v[DYNAMIC])),
         f"{ENGINE_FILE}, MegatronEngine._init_device_mesh",
-        said("the value of {other}", other=DYNAMIC),
+        lambda v: v[DYNAMIC],
         LOADED,
     )
     ranks = {"ranks": _shared_ranks}
@@ -127,7 +127,7 @@ def _dynamic_rows() -> Iterator[Requirement]:
             key=RANK_TOKENS,
         ),
         "verl/utils/dynamic_cp_scheduler.py, DynamicCPScheduler.schedule",
-        said("raise {key}", key=RANK_TOKENS),
+        Remedy(RANK_TOKENS, NEAREST),
         numbers={**ranks, "longest": longest},
         when=TRAINED,
     )
@@ -248,12 +248,7 @@ def _megatron_rows() -> Iterator[Requirement]:
             stages=f"{MEGATRON}.pipeline_model_parallel_size",
         ),
         f"{ENGINE_FILE}, MegatronEngine.forward_backward_batch",
-        said(
-            "set {key} to {fix}, or change {other}",
-            key=stages,
-            fix="null",
-            other=f"{ACTOR}.ppo_micro_batch_size_per_gpu",
-        ),
+        Remedy(stages, "null", f"{ACTOR}.ppo_micro_batch_size_per_gpu"),
         numbers={"batches": _micro_batches},
         when=TRAINED,
     )
@@ -343,7 +338,7 @@ def _fsdp_rows() -> Iterator[Requirement]:
         lambda v: v.written(clip) and v[clip] is None and strategy(v) in ("fsdp", "fsdp2", "fsdp_turbo"),
         said("{key} is null; expected a number: verl stops at the first training step", key=clip),
         f"{engine}, FSDPEngine.optimizer_step",
-        said("set {key} to {fix}", key=clip, fix=1.0),
+        Remedy(clip, 1.0),
         when=TRAINED,
     )
     yield name_row(

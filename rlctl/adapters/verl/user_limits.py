@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.adapters.engine.model_limits import shape_at
-from rlctl.adapters.engine.requirements import IGNORES, Requirement, Values
+from rlctl.adapters.engine.requirements import IGNORES, Remedy, Requirement, Values
 from rlctl.adapters.engine.values import files_of
 from rlctl.adapters.verl.requirement_values import MODEL, ROLLOUT
 from rlctl.common.filenames import expanded
@@ -202,8 +202,8 @@ def _lost_media(name: str, usual: str, mark: str) -> Requirement:
             key=key,
         ),
         DATASET,
-        said("set {key} to {{near}}", key=key),
-        numbers={"file": found, "column": column, "near": near},
+        Remedy(key, near),
+        numbers={"file": found, "column": column},
         since="0.3" if name == "image_key" else "0.4",
         code=IGNORES,
         level=Level.WARNING,

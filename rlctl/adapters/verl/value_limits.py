@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.requirements import Remedy, Requirement, Values
 from rlctl.adapters.verl.requirement_values import (
     ACTOR,
     CRITIC,
@@ -21,6 +21,7 @@ from rlctl.adapters.verl.requirement_values import (
     uses_engine,
     uses_reference,
 )
+from rlctl.common.errors import closest
 from rlctl.common.messages.reasons import said
 
 START, ENGINE, LOADED, GENERATED, ROLLED, TRAINED, SYNCED = (
@@ -98,7 +99,7 @@ def value_row(
         lambda v: applies(v) and v[key] is not None and not fits(v[key]),
         said("{key} is {{{key}}}; expected {expected}", key=key, expected=expected),
         source,
-        said("set {key} to {fix}", key=key, fix=fix),
+        Remedy(key, fix),
         when=when,
         **others,
     )
@@ -107,7 +108,11 @@ def value_row(
 def name_row(key: str, names: tuple[str, ...], source: str, when: str = START, **others: Any) -> Requirement:
     """A row that refuses names that verl does not have."""
     expected = said("one of {names}", names=", ".join(names))
-    return value_row(key, lambda value: str(value) in names, expected, source, names[0], when, **others)
+
+    def nearest(values: Values) -> str:
+        return closest(str(values[key]), names) or names[0]
+
+    return value_row(key, lambda value: str(value) in names, expected, source, nearest, when, **others)
 
 
 def number_row(key: str, low: int, source: str, when: str = START, **others: Any) -> Requirement:

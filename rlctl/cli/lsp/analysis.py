@@ -9,13 +9,15 @@ from difflib import SequenceMatcher
 from itertools import islice
 
 from rlctl.adapters import dialect, names, signed
-from rlctl.checks.hints import by_key, shown
+from rlctl.adapters.engine.tree import GONE
+from rlctl.checks.hints import Setting, by_key, shown
 from rlctl.cli.lsp.texts import Span, Text
 from rlctl.common.errors import Location, RlctlError, TranslationError
 from rlctl.common.messages.reasons import spoken, translated
 from rlctl.common.report import Finding, Fix, Level, Report, finding
 from rlctl.config import Loaded, put
-from rlctl.editing.saving import edited_text, gathered
+from rlctl.documents import parse_dotted
+from rlctl.editing.saving import edited_text, gathered, with_own_value
 from rlctl.translation.checking import Question, checked
 from rlctl.translation.translate import is_unlike_all, read_input
 
@@ -95,6 +97,20 @@ class Analysis:
             for fix, changed in islice(good, FIXES):
                 edits = tuple(edits_between(content, changed))
                 yield Repair(_title(edits, fix), edits)
+
+        for own, choices in item.own_fixes:
+            for choice in choices[:FIXES] or (GONE,):
+                repaired = self._with_own(own, choice)
+                if repaired is not None and self._resolves(item, repaired):
+                    edits = tuple(edits_between(content, repaired))
+                    title = _line_of(edits) or str(Setting(own, () if choice is GONE else (choice,)))
+                    yield Repair(title, edits)
+
+    def _with_own(self, key: str, value: object) -> str | None:
+        """The text with another value of one of its own keys; None if it cannot be edited so."""
+        if self.loaded is None:
+            return None
+        return with_own_value(self.text.content, self.name, self.dialect, self.loaded, parse_dotted(key), value)
 
     def _renamed(self, item: Finding) -> str | None:
         """The text with the key that was meant; None if that is in another section."""
@@ -204,11 +220,16 @@ def edits_between(before: str, after: str) -> Iterator[Edit]:
             yield Edit(start, end, tuple(new[from_:to]))
 
 
+def _line_of(edits: Sequence[Edit]) -> str:
+    """A change of one short line; empty for others."""
+    lines = [line.strip().rstrip("\\").strip() for edit in edits for line in edit.lines]
+    return spoken("change the line to: {line}", line=lines[0]) if len(lines) == 1 and len(lines[0]) < 100 else ""
+
+
 def _title(edits: Sequence[Edit], fix: Fix) -> str:
     """What a fix changes: the new line if it is one, else the canonical key and value."""
-    lines = [line.strip().rstrip("\\").strip() for edit in edits for line in edit.lines]
-    if len(lines) == 1 and len(lines[0]) < 100:
-        return spoken("change the line to: {line}", line=lines[0])
+    if line := _line_of(edits):
+        return line
     path, value = fix
     return spoken("set rlctl's {key} to {value}", key=".".join(map(str, path)), value=shown(value))
 

@@ -58,7 +58,7 @@ class ConfigServer(LanguageServer):
     async def _later(self, uri: str) -> None:
         await asyncio.sleep(GATHERED)
         made = self.refresh(uri)
-        if made is None or not (made.keeps_release or any(item.candidates for item in made.findings)):
+        if made is None or not (made.keeps_release or any(item.candidates or item.own_fixes for item in made.findings)):
             return
         await asyncio.sleep(PAUSE)
         loop = asyncio.get_running_loop()

@@ -59,8 +59,9 @@ def check(
     variables: Variables = [],  # noqa: B006
 ) -> dict[str, Any]:
     """Find what would go wrong in a config or launch script before it runs: keys, batch arithmetic, placement, memory, paths,
-    reward code, data columns. Each finding has level, code, key, file, line, message and hint (what to change). Nothing is
-    started. Check again after each edit; no findings of level error or warning means that what is listed in "checked" is fine."""
+    reward code, data columns. Each finding has level, code, key, file, line, message, hint (what to change) and, where one is
+    known, fixes: a key of the file with values that were checked (none: remove the key). Nothing is started. Check again after
+    each edit; no findings of level error or warning means that what is listed in "checked" is fine."""
     from rlctl.translation.checking import Question, checked
 
     loaded, report = _read(file, overrides, assignments, format, variables)
@@ -377,7 +378,7 @@ _ORDER = (Level.ERROR, Level.WARNING, Level.NOTE)
 
 def _findings(found: Sequence[Finding]) -> list[dict[str, Any]]:
     """Findings, the worst first, without what an agent does not act on."""
-    kept = ("level", "code", "key", "file", "line", "message", "hint", "when")
+    kept = ("level", "code", "key", "file", "line", "message", "hint", "fixes", "when")
     told = [finding.as_data() for finding in sorted(found, key=lambda finding: _ORDER.index(finding.level))]
     return [{name: data[name] for name in kept if data[name]} for data in told]
 
