@@ -61,15 +61,39 @@ class Terminal:
             self.tmux("send-keys", "-t", "it", key)
             time.sleep(0.3)
 
-    def answer(self, key: str, then: str) -> None:
-        """Press the key of an answer until the box, which takes none in its first moment, has taken it."""
+    def answer(self, *keys: str) -> None:
+        """Press keys in a box, which takes none in its first moment, so that each has an effect."""
+        self._rest()
+        for key in keys:
+            self._press_until_taken(key)
+
+    def _rest(self) -> None:
+        """Wait until nothing on the screen has changed for two seconds."""
         deadline = time.monotonic() + PATIENCE
-        while then not in self.screen:
-            assert time.monotonic() < deadline, f"{then} did not come:\n{self.screen}"
+        since, before = time.monotonic(), self._coloured
+        while time.monotonic() < since + 2.0:
+            assert time.monotonic() < deadline, f"the screen does not come to rest:\n{self.screen}"
+            time.sleep(0.1)
+            if self._coloured != before:
+                since, before = time.monotonic(), self._coloured
+
+    def _press_until_taken(self, key: str) -> None:
+        """Press a key that changes the screen, and again if nothing came of it for ten seconds."""
+        deadline = time.monotonic() + PATIENCE
+        before = self._coloured
+        while True:
             self.press(key)
             again = time.monotonic() + 10.0
-            while then not in self.screen and time.monotonic() < again:
+            while time.monotonic() < again:
+                if self._coloured != before:
+                    return
                 time.sleep(0.1)
+            assert time.monotonic() < deadline, f"{key} changed nothing:\n{self.screen}"
+
+    @property
+    def _coloured(self) -> str:
+        """The screen with its colours, which show what is chosen."""
+        return self.tmux("capture-pane", "-e", "-p", "-t", "it")
 
     def type(self, text: str) -> None:
         """Type a text as it is."""

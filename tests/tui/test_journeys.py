@@ -114,7 +114,8 @@ def test_what_was_typed_before_a_kill_is_offered_and_taken_up(tmp_path: Path) ->
     assert file.read_text() == FILE
     with terminal(tmp_path, "run.yaml") as app:
         app.sees("run.seed = 77", "Restore")
-        app.answer("t", then="run.yaml ●")
+        app.answer("Down", "Enter")
+        app.sees("run.yaml ●")
         app.press("C-s")
         app.sees("saved")
         app.press("C-q")
