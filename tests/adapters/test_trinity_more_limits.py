@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import yaml
 
 from rlctl.adapters import dialect
 from rlctl.adapters.engine.requirements import refused, requirements_of
+from rlctl.adapters.trinity.engine_limits import PARSERS
 from rlctl.documents import read_yaml
 
 from .test_trinity_arguments import ACCEPTED, over
@@ -202,3 +205,13 @@ def test_what_it_refuses_of_plugins(
     (tmp_path / PLUGIN).write_text(code)
     told = _told(change, DATA="org/data")
     assert any(words in message for _, message in told) if words else told == []
+
+
+def test_the_parsers_of_tool_calls_are_those_of_the_installed_vllm() -> None:
+    installed = importlib.util.find_spec("vllm")
+    assert installed is not None
+    assert installed.origin is not None
+    registry = Path(installed.origin).parent / "tool_parsers" / "__init__.py"
+    names = set(re.findall(r'^    "([^"]+)": \(', registry.read_text(), re.MULTILINE))
+    assert "hermes" in names
+    assert names - set(PARSERS) == set()

@@ -29,22 +29,15 @@ PARSER, CHOICE, SERVED = (
     f"{ENGINE}.{name}" for name in ("tool_call_parser", "enable_auto_tool_choice", "enable_openai_api")
 )
 PARSERS = (
-    *("hermes", "llama3_json", "llama4_json", "llama4_pythonic", "mistral", "pythonic", "internlm", "jamba", "xlam"),
-    *(
-        "qwen3_coder",
-        "qwen3_xml",
-        "deepseek_v3",
-        "deepseek_v31",
-        "deepseek_v32",
-        "kimi_k2",
-        "glm45",
-        "glm47",
-        "granite",
-    ),
-    *("granite-20b-fc", "phi4_mini_json", "minimax", "minimax_m2", "hunyuan_a13b", "step3", "step3p5", "seed_oss"),
-    *("openai", "olmo3", "longcat", "ernie45", "gigachat3", "functiongemma", "gemma4"),
+    *("apertus", "cohere_command3", "cohere_command4", "deepseek_v3", "deepseek_v31", "deepseek_v32"),
+    *("deepseek_v4", "deepseek_v41", "dots", "ernie45", "functiongemma", "gemma4", "gigachat3", "glm45"),
+    *("glm47", "granite", "granite-20b-fc", "granite4", "hermes", "hf", "hunyuan_a13b", "hy_v3", "hy_v4"),
+    *("inkling", "internlm", "jamba", "k2_horizon", "kimi_k2", "kimi_k3", "lfm2", "ling3", "llama3_json"),
+    *("llama4_json", "llama4_pythonic", "longcat", "mimo", "minicpm5", "minimax", "minimax_m2", "minimax_m3"),
+    *("mistral", "muse_glimmer", "olmo3", "openai", "phi4_mini_json", "plamo3", "poolside_v1", "pythonic"),
+    *("qwen3_coder", "qwen3_json", "qwen3_xml", "seed_oss", "step3", "step3p5", "xlam"),
 )
-"""Parsers of tool calls that releases of vLLM register."""
+"""Parsers of tool calls that vLLM 0.32 (``vllm/tool_parsers/__init__.py``) and older releases register."""
 SERVER = "vllm/entrypoints/openai/serving_chat.py, OpenAIServingChat.__init__"
 
 
