@@ -12,6 +12,7 @@ import typer
 
 from rlctl.cli import arguments, code_scanning, diagnostics, output
 from rlctl.cli.folders import is_another_script
+from rlctl.common import quoting
 from rlctl.common.errors import ExitCode, Location, RlctlError, TranslationError, UsageError
 from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_file, is_folder
 from rlctl.common.messages import text
@@ -149,7 +150,7 @@ def check(
     if html is not None:
         from rlctl.cli import pages
 
-        pages.write(html, f"rlctl check {' '.join(inputs)}", pages.check(found), force=force)
+        pages.write(html, quoting.command(["rlctl", "check", *inputs]), pages.check(found), force=force)
     _print(found, form, several=bool(files), verbose=verbose)
     if not found and only_configs:
         return

@@ -144,7 +144,7 @@ def convert(
     if html is not None:
         from rlctl.cli import pages
 
-        title = f"rlctl convert {' '.join(inputs)} --to {to}"
+        title = quoting.command(["rlctl", "convert", *inputs, "--to", to])
         pages.write(html, title, pages.conversion(result.report, text), force=force)
     if json:
         output.data({**result.as_data(), "text": text})

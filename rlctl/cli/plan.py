@@ -176,7 +176,7 @@ def plan(
 
         found = in_own_words([*read, *refused], loaded, report.dialect)
         body = pages.group(pages.plan(made), pages.findings(found))
-        pages.write(html, f"rlctl plan {' '.join(inputs)}", body, force=force)
+        pages.write(html, quoting.command(["rlctl", "plan", *inputs]), body, force=force)
     if json:
         output.data(made.as_data())
     elif out is None:
