@@ -176,6 +176,8 @@ def parse(command: str) -> None:
         assert set(words[1:]) <= set(targets), command
     elif words[:2] == ["pip", "install"] or words[:3] == ["uv", "tool", "install"]:
         check_extras([word for word in words[2:] if word != "install"])
+    elif words[1:3] == ["mcp", "add"]:  # a coding agent's command, with that of the server
+        parse(shlex.join(words[words.index("--") + 1 :]))
     else:
         known = ("git", "cd", "ray", "python", "bash", "docker", "ssh", "trinity", "sbatch", "kubectl")
         assert words[0] in known, f"{command}: nothing checks this"

@@ -70,7 +70,7 @@ def test_floats_are_floats_in_yaml_1_1_and_1_2(value: float) -> None:
 @given(trees)
 def test_comments_survive_the_round_trip_and_change_no_value(tree: dict[str, Any]) -> None:
     bare = read_yaml(write_yaml(tree), "t")
-    comments = {path: Comment((f"above {path!r}", "# two"), f"beside: {path!r}") for path in bare.marks if path}
+    comments = {path: Comment((f"above {path!a}", "# two"), f"beside: {path!a}") for path in bare.marks if path}
     again = read_yaml(write_yaml(bare.values, comments=comments, head=["head", "", "more"], tail=["tail"]), "t")
     assert same(again.values, tree)
     kept = [
