@@ -569,9 +569,9 @@ def test_running_a_script_gives_what_reading_it_gives(tmp_path: Path) -> None:
 
 @needs_isolation
 def test_running_a_script_decides_what_reading_cannot(tmp_path: Path) -> None:
-    text = "N=$(echo 3 | tr 3 4)\npython3 -m verl.trainer.main_ppo data.train_files=x trainer.nnodes=$N\n"
+    text = "N=$(echo 4 | sort)\npython3 -m verl.trainer.main_ppo data.train_files=x trainer.nnodes=$N\n"
     file = write(tmp_path, text)
-    with pytest.raises(DocumentError, match="tr 3 4"):
+    with pytest.raises(DocumentError, match="sort"):
         translate.read(file)
     _, report = translate.read(file, trace=True)
     assert values(report)["trainer.nnodes"] == 4
