@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from rlctl.config.sections.data import DataSource
 from rlctl.documents.paths import KeyPath
 from rlctl.planning import arithmetic
 from rlctl.planning.dataset_rows import count_rows, rows_of_source
+from rlctl.planning.dataset_splits import splits_in
 from rlctl.planning.parquet_footer import parquet_fields, parquet_nulls
 from rlctl.planning.support import RLCTL
 
@@ -213,4 +215,23 @@ def answers(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
                 yield problem("data-unanswered_footer", key, missing=missing, rows=rows, file=source.path)
 
 
-RULES = (sources, overlap, answers)
+def splits(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
+    """Folders have the splits that are asked of them."""
+    if surroundings.runner != RLCTL:
+        return
+    for name in ("train", "eval"):
+        for index, source in enumerate(getattr(config.data, name)):
+            folder = Path(expanded(source.path.removeprefix("file://")))
+            wanted = source.split
+            if not source.path or not wanted or source.subset or source.format != "auto" or not folder.is_dir():
+                continue
+            known = splits_in(folder)
+            if known and re.fullmatch(r"\w+", wanted) and wanted not in known:
+                key: KeyPath = ("data", name, index, "split")
+                fixes = [(key, each) for each in sorted(known)]
+                yield problem(
+                    "data-split", key, fixes, folder=source.path, split=wanted, known=", ".join(sorted(known))
+                )
+
+
+RULES = (sources, overlap, answers, splits)

@@ -1,8 +1,7 @@
-"""What rlctl refuses of images in rows, and of the split of a folder: rules for its own runs; others have rows of their own."""
+"""What rlctl refuses of images in rows, when it runs the config; what other frameworks refuse is in their requirements."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,11 @@ from rlctl.config import Config
 from rlctl.config.sections.data import DataSource
 from rlctl.documents.paths import KeyPath
 from rlctl.planning.column_types import column_types
-from rlctl.planning.dataset_splits import splits_in
 from rlctl.planning.row_sample import row_sample, value_at
 from rlctl.planning.support import RLCTL
 
 PLACE = "<image>"
-"""What stands in a message's text where an image goes."""
+"""The placeholder of an image in a message's text."""
 ROWS = 32
 """Rows whose images are counted."""
 
@@ -60,23 +58,4 @@ def _places(prompt: Any) -> int:
     return sum(each["content"].count(PLACE) for each in messages if isinstance(each.get("content"), str))
 
 
-def splits(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
-    """Folders have the splits that are asked of them."""
-    if surroundings.runner != RLCTL:
-        return
-    for name in ("train", "eval"):
-        for index, source in enumerate(getattr(config.data, name)):
-            folder = Path(expanded(source.path.removeprefix("file://")))
-            wanted = source.split
-            if not source.path or not wanted or source.subset or source.format != "auto" or not folder.is_dir():
-                continue
-            known = splits_in(folder)
-            if known and re.fullmatch(r"\w+", wanted) and wanted not in known:
-                key: KeyPath = ("data", name, index, "split")
-                fixes = [(key, each) for each in sorted(known)]
-                yield problem(
-                    "data-split", key, fixes, folder=source.path, split=wanted, known=", ".join(sorted(known))
-                )
-
-
-RULES = (images, splits)
+RULES = (images,)

@@ -78,8 +78,8 @@ def heads(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
         key: KeyPath = ("train", "engine", "ulysses_sequence_parallel_size")
         sizes[key] = getattr(config.train.engine, "ulysses_sequence_parallel_size", 1)
     for key, size in sizes.items():
-        if not _splits(shape.heads, shape.kv_heads, size):
-            fits = next(each for each in range(size, 0, -1) if _splits(shape.heads, shape.kv_heads, each))
+        if not shape.shares_heads(size):
+            fits = next(filter(shape.shares_heads, range(size, 0, -1)))
             yield problem(
                 "heads-undivided",
                 key,
@@ -89,11 +89,6 @@ def heads(config: Config, surroundings: CheckContext) -> Iterator[Problem]:
                 heads=shape.heads,
                 shared=shape.kv_heads,
             )
-
-
-def _splits(heads: int, shared: int, size: int) -> bool:
-    """Whether so many devices get whole attention heads, and whole key-value heads or copies of one."""
-    return size < 2 or (heads % size == 0 and (shared % size == 0 or size % shared == 0))
 
 
 def within_node(config: Config, surroundings: CheckContext) -> Iterator[Problem]:

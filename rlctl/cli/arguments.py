@@ -93,6 +93,14 @@ AcceptChanges = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+Assumptions = Annotated[
+    list[str],
+    typer.Option(
+        "--assume",
+        metavar="KEY=VALUE",
+        help="Supply a value that the source lacks: explorer_gpus=N, dataset_rows=N, stage=NAME. Repeatable.",
+    ),
+]
 Html = Annotated[
     Path | None,
     typer.Option("--html", metavar="FILE", help="Also write the result as one HTML page, for a review or a wiki."),

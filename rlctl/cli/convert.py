@@ -63,14 +63,7 @@ def convert(
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
     trace: arguments.Trace = False,
     variables: arguments.Variables = [],  # noqa: B006
-    assume: Annotated[
-        list[str],
-        typer.Option(
-            "--assume",
-            metavar="KEY=VALUE",
-            help="Supply a value that the source lacks: explorer_gpus=N, dataset_rows=N, stage=NAME. Repeatable.",
-        ),
-    ] = [],  # noqa: B006
+    assume: arguments.Assumptions = [],  # noqa: B006
     on_loss: Annotated[
         OnLoss,
         typer.Option(

@@ -36,14 +36,7 @@ def port(
     force: arguments.Force = False,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
     variables: arguments.Variables = [],  # noqa: B006
-    assume: Annotated[
-        list[str],
-        typer.Option(
-            "--assume",
-            metavar="KEY=VALUE",
-            help="Supply a value that the source lacks: explorer_gpus=N, dataset_rows=N, stage=NAME. Repeatable.",
-        ),
-    ] = [],  # noqa: B006
+    assume: arguments.Assumptions = [],  # noqa: B006
     verify: Annotated[
         bool,
         typer.Option(

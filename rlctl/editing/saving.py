@@ -345,7 +345,7 @@ def _override(key: str) -> re.Pattern[str]:
 
 
 def _prefix_of(line: str, key: str) -> str:
-    """What stands before a key of a line: nothing, ``+`` or ``++``."""
+    """Hydra's prefix of a key in a line: none, ``+`` or ``++``."""
     found = re.search(rf"(\+{{0,2}}){re.escape(key)}=", line)
     return found[1] if found is not None else ""
 

@@ -25,7 +25,7 @@ from rlctl.porting.folder import whole_folder
 from rlctl.porting.reading import DataFile, data_files
 from rlctl.porting.rewards import Ported, Stub, own_prompts, reward_of
 from rlctl.porting.rows import Names, Row, names_of, text_of
-from rlctl.porting.writing import Moved, write_rows
+from rlctl.porting.writing import SKIPPED, Moved, write_rows
 from rlctl.translation.translate import Translation
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -54,6 +54,8 @@ STARTS = {
     'export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"\n'
     'exec bash train.sh @@FILES@@ "$@"',
 }
+STUB = "STUB.py"
+"""The file that stands for a reward that is not ported; ``run.sh`` refuses to start beside it."""
 SAMPLED = 16
 """Rows of the proof."""
 
@@ -113,7 +115,7 @@ def port(
 
     Raises:
         UsageError: the pair of frameworks or the kind of run is not ported.
-        RunError: the data is not here, or the target cannot express the config.
+        RunError: the data is not on this machine, or the target cannot express the config.
     """
     name, source = target.partition("@")[0], report.dialect.partition("@")[0]
     _refuse(loaded.config, source, target)
@@ -137,6 +139,8 @@ def port(
         _write(folder / "README.md", readme(result, file, report, loaded.config.run.name))
         _write(folder / "port.json", _recorded(folder, file, report, made, reward))
         names = tuple(sorted(str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()))
+    for earlier in {STUB, f"data/{SKIPPED}"} - set(names):  # of a port that this one replaces
+        (out / earlier).unlink(missing_ok=True)
     return Result(out, made.report.target, moved, reward, made, names)
 
 
@@ -252,7 +256,7 @@ def _write_code(folder: Path, pair: tuple[str, str], reward: Ported | Stub, samp
     if isinstance(reward, Stub):
         where = f" ({reward.at})" if reward.at else ""
         reason = f"{translated(reward.reason)}{where}"
-        _write(folder / "STUB.py", filled("stub.py", {"REASON": reason, "REASON_TEXT": repr(reason)}))
+        _write(folder / STUB, filled("stub.py", {"REASON": reason, "REASON_TEXT": repr(reason)}))
         _write(folder / "requirements.txt", pin)
     else:
         for path, place in reward.code.files:

@@ -22,7 +22,7 @@ SPLITS = {"train": "train", "training": "train", "test": "test", "val": "validat
 
 
 class Placed(NamedTuple):
-    """A row, or what stands where a row should be."""
+    """A row of a file, or the reason why a line is not one."""
 
     number: int
     """Rows count from 0; lines of JSON Lines and CSV from 1."""

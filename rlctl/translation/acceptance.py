@@ -119,7 +119,7 @@ def with_unknown_keys(runner: str, findings: Iterable[Finding], allowed: Collect
 
 def _refused_key(item: Finding, of_fork: bool, is_read: bool) -> Finding:
     """A finding on a key that the framework refuses; a fork of it, or another release, may have the key."""
-    if item.code == "fork":  # which is told as a whole
+    if item.code == "fork":  # which one finding reports as a whole
         return replace(item, level=Level.WARNING)
     if item.code in OF_HYDRA:  # which name what refuses it
         return replace(item, code=REFUSES, level=Level.ERROR if is_read else Level.WARNING)

@@ -39,7 +39,7 @@ MOST_KEYS = 3
 MOST_WRITTEN = 8
 """Keys that several values change together, as for a plan that solves for them."""
 LATER = said("rlctl check -v computes values that solve it")
-"""The hint of a finding whose values nobody has asked for."""
+"""The hint of a finding whose values are not tried unless asked for."""
 GRAVITY = (Level.ERROR, Level.WARNING, Level.NOTE)
 _PROBE = "rlctl-probe.parquet"
 _KEY = re.compile(r"(?<![\w.])(?<!--set )(?:[a-z_]+(?:\[\d+\])?(?:\.[a-z_0-9]+(?:\[\d+\])?)+|[a-z_]+\[\d+\])")

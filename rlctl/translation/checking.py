@@ -28,7 +28,7 @@ RUNNERS = (RLCTL, "verl", "trinity", "roll")
 """Who may run a config."""
 
 VERIFIED = 10
-"""Findings, gravest first, whose suggestions are verified if nobody asks for more: each takes readings of the config."""
+"""Findings, gravest first, whose suggestions are verified by default: each takes readings of the config."""
 
 
 @record

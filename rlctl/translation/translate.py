@@ -532,12 +532,20 @@ def must_read(source: str | Path, **how: Unpack[ReadOptions]) -> tuple[Loaded, R
     Raises:
         RlctlError: the source holds none; the first error of its report says why.
     """
-    loaded, report = read_source(source, **how)
+    return with_config(*read_source(source, **how), TEXT if _is_text(source) else str(source))
+
+
+def with_config(loaded: Loaded | None, report: Report, file: str) -> tuple[Loaded, Report]:
+    """What was read of a file, for who needs the config.
+
+    Raises:
+        TranslationError: it holds none; the first error of the report says why.
+    """
     if loaded is not None:
         return loaded, report
     first = next(iter(report.errors), None)
     if first is None:
-        raise TranslationError("the file contains no keys", at=Location(TEXT if _is_text(source) else str(source)))
+        raise TranslationError("the file contains no keys", at=Location(file))
     raise TranslationError(first.message, at=first.at, hint=first.advice)
 
 

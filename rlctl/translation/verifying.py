@@ -1,4 +1,4 @@
-"""Changes of a file that are suggested against refusals of its framework: applied, read and checked before anyone is told."""
+"""Changes of a file that are suggested against refusals of its framework: applied, read and checked before they are offered."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def verified(findings: Sequence[Finding], report: Report, runner: str, *, most: 
     given.sort(key=lambda place: GRAVITY.index(findings[place].level))
     tried, trial = set(given[:most]), _Trial(report, runner, ENOUGH if most is None else 1)
     return [
-        trial.verified(item) if place in tried else replace(item, own_fixes=()) if item.own_fixes else item
+        trial.verified(item) if place in tried else _without(item) if item.own_fixes else item
         for place, item in enumerate(findings)
     ]
 

@@ -40,7 +40,7 @@ MANAGERS: list[tuple[dict[str, Any], str, str]] = [
     ({MANAGER: "dapo", **PENALTY, LIMIT: 32, f"{OVERLONG}.enable": True}, "0.4", "every response loses"),
     ({f"{R}.multi_turn.enable": True, TOOLS: __file__}, "0.5", "no tool is called"),
     ({f"{R}.multi_turn.enable": True, TOOLS: __file__, f"{R}.mode": "async", "data.return_raw_chat": True}, "0.5", ""),
-    ({TOOLS: "/gone/tools.yaml"}, "0.6", "is no file on this machine"),
+    ({TOOLS: "/gone/tools.yaml"}, "0.6", "is not a file on this machine"),
     ({LOOP: "tool_agnt"}, "0.7", "tool_agnt; expected one of single_turn_agent, tool_agent"),
     ({LOOP: "tool_agnt", f"{R}.agent.agent_loop_config_path": __file__}, "0.7", ""),
     ({"data.train_batch_size": 36, f"{R}.n": 2}, "0.4", "a step sends 36 prompts to 8 GPUs"),

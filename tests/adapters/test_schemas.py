@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from rlctl import check
 from rlctl.adapters import dialect
 from rlctl.adapters.engine.meanings import flat, others
 from rlctl.adapters.engine.rules import ABSENT, Absent, DialectKey, FromSchema, matches, split, version_of
@@ -176,6 +177,16 @@ def test_a_key_of_another_engine_is_refused_by_hydra_and_by_check() -> None:
     assert "only in the config for megatron" in found.message
     _, report = read_document(document, dialect="verl@0.9", overrides=[*lines, "model_engine=megatron"], environment={})
     assert [item for item in report.findings if item.code == "other-engines-key"] == []
+
+
+def test_without_a_config_name_an_older_verl_has_the_keys_of_fsdp(tmp_path: Path) -> None:
+    """Its command starts from the config for FSDP, whatever the strategy: Megatron's keys are refused, those of FSDP are not."""
+    refused, taken = "actor_rollout_ref.actor.megatron.seed", "actor_rollout_ref.actor.fsdp_config.param_offload"
+    words = ["python3 -m verl.trainer.main_ppo data.train_files=a.parquet actor_rollout_ref.model.path=m"]
+    words += ["actor_rollout_ref.actor.strategy=megatron", f"{refused}=1", f"{taken}=True"]
+    (tmp_path / "run.sh").write_text(" ".join(words))
+    report = check(tmp_path / "run.sh", dialect="verl@0.5", runner="verl").report
+    assert [item.key for item in report.findings if "only in the config for" in item.message] == [refused]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from rlctl import check
 from rlctl.adapters import dialect
 from rlctl.adapters.engine.requirements import refused, requirements_of
 from rlctl.adapters.trinity.engine_limits import PARSERS
@@ -24,6 +25,10 @@ SFT = "mode: train\nalgorithm: {algorithm_type: sft}\nbuffer: {train_batch_size:
 SET = "buffer: {explorer_input: {taskset: {path: DATA, default_workflow_type: %s}}}"
 SERVER = "explorer: {rollout_model: {enable_openai_api: true, enable_auto_tool_choice: true, %s}}"
 CLIPS = "algorithm: {policy_loss_fn_args: {clip_range: %s, clip_range_low: 0.2, clip_range_high: 0.28}}"
+EVALUATED = (
+    "explorer: {eval_interval: 10}\nbuffer: {explorer_input: {eval_tasksets: "
+    "[{name: e, path: openai/gsm8k, default_workflow_type: math_workflow, repeat_times: %s, rollout_args: {temperature: %s}}]}}"
+)
 USER = {"role": "user", "content": "1 + 1?"}
 
 
@@ -80,6 +85,9 @@ def _told(change: Any, **paths: object) -> list[tuple[str, str]]:
         ("trainer: {trainer_config: {critic: {optim: {lr: 0.1}}}}", "trains no critic"),
         (CLIPS % "0.3", "override it"),
         (CLIPS % "0.2", ""),
+        (EVALUATED % (4, 0), "all repeat_times responses to a prompt are the same"),
+        (EVALUATED % (1, 0), ""),
+        (EVALUATED % (4, 0.6), ""),
     ],
 )
 def test_what_it_refuses_of_settings(change: str, words: str) -> None:
@@ -186,7 +194,7 @@ PLUGIN = "plugins/mine.py"
         (
             "@REWARD_FUNCTIONS.register_module('mine')\nclass Mine:\n    def __call__(self, response, truth): return {}\n",
             "buffer: {explorer_input: {taskset: {default_reward_fn_type: mine}}}",
-            "no subclass of RewardFn",
+            "not a subclass of RewardFn",
         ),
         (
             "@EXPERIENCE_OPERATORS.register_module('mine')\nclass Mine: ...\n",
@@ -205,6 +213,13 @@ def test_what_it_refuses_of_plugins(
     (tmp_path / PLUGIN).write_text(code)
     told = _told(change, DATA="org/data")
     assert any(words in message for _, message in told) if words else told == []
+
+
+@pytest.mark.parametrize(("release", "is_known"), [("0.4", False), ("0.5", True), ("0.6", True)])
+def test_a_workflow_is_known_from_its_release_on(release: str, is_known: bool) -> None:
+    text = yaml.safe_dump(over(yaml.safe_load(ACCEPTED), yaml.safe_load(SET % "sudoku_workflow")))
+    found = check(text, dialect=f"trinity@{release}", runner="trinity").report.findings
+    assert is_known is not any("registers from 0.5 on" in item.message for item in found)
 
 
 def test_the_parsers_of_tool_calls_are_those_of_the_installed_vllm() -> None:

@@ -87,7 +87,7 @@ def test_functions_that_are_tools(tmp_path: Path, code: str, words: str) -> None
     file.write_text(code)
     told = _told({f"{ROLLOUT}.multi_turn.function_tool_path": str(file)})
     assert _about(told, words) if words else not _about(told, str(file))
-    assert _about(_told({f"{ROLLOUT}.multi_turn.function_tool_path": f"{file}x"}), "is no file on this machine")
+    assert _about(_told({f"{ROLLOUT}.multi_turn.function_tool_path": f"{file}x"}), "is not on this machine")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_functions_that_are_tools(tmp_path: Path, code: str, words: str) -> None
         (f"{ROLLOUT}.multi_turn.tool_config_path", "tools: [{class_name: a.B, config: {type: native}}]", ""),
         (f"{ROLLOUT}.router_config_path", "defaults: [a]", "has a section defaults"),
         (f"{ROLLOUT}.router_config_path", "size: 1", "has no router_class"),
-        (f"{ROLLOUT}.router_config_path", "router_class: Router", "is no path of a class"),
+        (f"{ROLLOUT}.router_config_path", "router_class: Router", "is not a class path"),
         (f"{ROLLOUT}.router_config_path", "router_class: uni_agent.Router", ""),
         (
             "actor_rollout_ref.actor.fsdp_config.qat.quantization_config_path",
@@ -186,7 +186,7 @@ def test_places_of_videos_and_audio_in_prompts(tmp_path: Path, row: dict[str, An
 def test_videos_of_supervised_rows(tmp_path: Path) -> None:
     file = tmp_path / "train.parquet"
     for row, words in (
-        ({"messages": _message("<video>"), "videos": [{"path": "a.mp4"}]}, "is no mapping with the key video"),
+        ({"messages": _message("<video>"), "videos": [{"path": "a.mp4"}]}, "is not a mapping with the key video"),
         ({"messages": _message("1?"), "images": [IMAGE]}, "has <image> 0 times"),
         ({"messages": _message("<image>"), "images": [IMAGE]}, ""),
     ):

@@ -952,3 +952,12 @@ def test_pools_of_another_framework_may_share_a_machine(good: dict[str, Any], ru
     codes = {item.code for item in check(config, cluster=H100, runner=runner)}
     assert ("cluster-too-small" not in codes) is fits
     assert "cluster-too-small" in {item.code for item in check(config, cluster=Cluster(1, 7, "cuda"), runner=runner)}
+
+
+def test_an_auxiliary_model_that_is_too_large_for_its_devices_is_one_finding(good: dict[str, Any]) -> None:
+    """The memory of such a config cannot be estimated, which is no finding of its own."""
+    model = {"name": "judge", "path": good["model"]["path"], "tensor_parallel_size": 16}
+    config = over(good, {"rollout": {"engine": "vllm", "auxiliary_models": [model]}})
+    codes = [item.code for item in check(config_from(config), cluster=H100)]
+    assert codes.count("auxiliary-models") == 1
+    assert "memory" not in codes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -172,6 +173,15 @@ def test_what_no_adapter_can_call_is_a_stub_with_its_reason(here: Path, case: st
     assert case != "secret" or (found.at is not None and found.at.line == 2)
 
 
+def test_what_an_async_reward_raises_reaches_its_caller(here: Path) -> None:
+    Path("rewards/mine.py").write_text("async def compute_score(**given):\n    raise ValueError('no answer')\n")
+    _ported("run.sh", "roll")
+    adapter = _module(Path("out/verl_reward.py"), "verl_reward")
+    row = {"data_source": "sums", "reward_model": {"ground_truth": "4"}}
+    with pytest.raises(ValueError, match="no answer"):
+        adapter.score({**row, adapter.SOURCE_COLUMN: "sums"}, "4")
+
+
 def test_a_stub_keeps_run_sh_from_starting(here: Path) -> None:
     Path("rewards/mine.py").write_text("password = 'a-real-one-123'\n" + MINE)
     result = _ported("run.sh", "roll")
@@ -180,9 +190,13 @@ def test_a_stub_keeps_run_sh_from_starting(here: Path) -> None:
     assert "a-real-one" not in "".join(
         path.read_text() for path in Path("out").rglob("*.*") if path.suffix != ".parquet"
     )
-    assert "if [ -e STUB.py ]" in Path("out/run.sh").read_text()
+    started = subprocess.run(["bash", "out/run.sh"], capture_output=True, text=True, check=False)
+    assert (started.returncode, "STUB.py says why" in started.stderr) == (3, True)
     with pytest.raises(NotImplementedError, match=r"mine\.py:1"):
         _module(Path("out/STUB.py"), "proof_of_stub")
+    Path("rewards/mine.py").write_text(MINE)
+    assert isinstance(_ported("run.sh", "roll", force=True).reward, Ported)
+    assert not Path("out/STUB.py").exists(), "the stub of the port that was replaced"
 
 
 @pytest.mark.parametrize(

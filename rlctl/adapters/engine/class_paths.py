@@ -21,7 +21,7 @@ def class_fault(path: str, own: Mapping[str, Sequence[str]], root: str, separato
     """
     module, found, name = path.rpartition(separator)
     if not found or not module or not name:
-        return said("{path!r} is no path of a class, as MODULE{separator}CLASS", path=path, separator=separator)
+        return said("{path!r} is not a class path; expected MODULE{separator}CLASS", path=path, separator=separator)
     if module in own:
         return "" if name in own[module] else said("{module} has no class {name}", module=module, name=name)
     if module.partition(".")[0] == root:

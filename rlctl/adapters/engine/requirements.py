@@ -207,6 +207,22 @@ class Requirement:
         return _NAMED.sub(value, translated(text))
 
 
+def fault_row(
+    key: str, fault: Callable[[Values], str], message: str, source: str, hint: str | Remedy, **others: Any
+) -> Requirement:
+    """A row that refuses what a function finds a fault in; the message names it as ``{fault}``.
+
+    Args:
+        key: that the message is about.
+        fault: what is wrong, in words; empty if nothing is.
+        message: of the row.
+        source: the framework's file and function.
+        hint: what to do.
+        others: fields of the row, as ``when``.
+    """
+    return Requirement(key, fault, message, source, hint, numbers={"fault": fault}, **others)
+
+
 @record
 class Requirements:
     """What a framework refuses, release by release."""

@@ -255,7 +255,7 @@ class Table:
         return self.schema.releases(generic(path))
 
     def defaults_tree(self, version: Version) -> dict[str, Any]:
-        """The dialect's defaults as a tree, for interpolations that name keys nobody wrote. It is made once, and not changed."""
+        """The dialect's defaults as a tree, for interpolations that name keys which the file lacks. Made once, not changed."""
         if version not in self._trees:
             self._trees[version] = self._defaults_tree(version)
         return self._trees[version]

@@ -109,7 +109,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         f"{D}.messages",
         _no_json,
-        "the column {actor_train.data_args.messages} of row {row} holds text that is no JSON; ROLL reads lists of messages there",
+        "the column {actor_train.data_args.messages} of row {row} holds text that is not JSON; ROLL reads message lists there",
         "roll/pipeline/rlvr/rlvr_pipeline.py, get_encode_function",
         "write the messages as lists, or name a column of plain text in actor_train.data_args.prompt",
         numbers={"row": _no_json},

@@ -40,7 +40,7 @@ DENSE_FIRST = ("deepseek_v3", "glm4_moe")
 
 
 def _config(values: Values, role: str) -> Mapping[str, Any]:
-    """The ``config.json`` of a role's model; empty if it is not here."""
+    """The ``config.json`` of a role's model; empty if it is not on this machine."""
     path = values[MODELS[role]]
     return (model_config(path) if isinstance(path, str) and path else None) or {}
 
@@ -83,7 +83,7 @@ def _uneven_layout(values: Values, role: str) -> bool:
 
 
 def _unread_file(values: Values, key: str) -> bool:
-    """Whether a key names a file that is not here, or is no JSON."""
+    """Whether a key names a file that does not exist on this machine, or is not JSON."""
     name = values[key]
     if not isinstance(name, str) or not name:
         return False
@@ -159,7 +159,7 @@ def _of_role(role: str) -> Iterator[Requirement]:
     yield row(
         more,
         lambda v: _unread_file(v, more),
-        said("{more} names {{{more}}}, which is no JSON file on this machine", more=more),
+        said("{more} names {{{more}}}, which is not a JSON file on this machine", more=more),
         arguments,
         said("correct the path, or write the settings in {more}", more=more),
         level=Level.WARNING,

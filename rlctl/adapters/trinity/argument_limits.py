@@ -210,7 +210,7 @@ ROWS: tuple[Requirement, ...] = (
         lambda v: (
             (path := v["model.chat_template_path"]) and not v["model.custom_chat_template"] and not Path(path).is_file()
         ),
-        "model.chat_template_path {model.chat_template_path} is no file on this machine",
+        "model.chat_template_path {model.chat_template_path} is not a file on this machine",
         f"{VALIDATOR}ModelConfigValidator",
         "correct the path",
         level=Level.WARNING,

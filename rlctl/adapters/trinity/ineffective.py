@@ -8,7 +8,7 @@ from typing import Any
 
 from rlctl.adapters.engine.requirements import IGNORES, Requirement, Values
 from rlctl.adapters.trinity.algorithm import TYPES
-from rlctl.adapters.trinity.requirement_values import train_batch, trainer_devices, trains
+from rlctl.adapters.trinity.requirement_values import WITH_CRITIC, train_batch, trainer_devices, trains
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Level
 
@@ -84,8 +84,6 @@ def _switches() -> Iterator[Requirement]:
 
 
 CRITIC = "trainer.trainer_config.critic"
-WITH_CRITIC = ("ppo",)
-"""Algorithms that train a critic."""
 CLIP = f"{ARGS}.clip_range"
 DRAWN = f"{ROLLOUT}.eval_tasksets"
 

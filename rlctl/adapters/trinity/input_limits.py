@@ -243,7 +243,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         f"{TASKS}.inputs",
         _missing_input,
-        "data_processor.task_pipeline.inputs names {file}, which is no file on this machine",
+        "data_processor.task_pipeline.inputs names {file}, which is not a file on this machine",
         "trinity/service/data_juicer/server/utils.py, _parse_task_pipeline_config",
         "correct the path: an input is a single local file",
         numbers={"file": _missing_input},

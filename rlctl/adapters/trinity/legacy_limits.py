@@ -9,7 +9,7 @@ from typing import Any
 
 from rlctl.adapters.engine.requirements import NEAREST, Remedy, Requirement, Values
 from rlctl.adapters.trinity.keys import ACTOR, CRITIC_C, MODEL, REF, TC
-from rlctl.adapters.trinity.requirement_values import ranks, train_batch, trainer_devices, trains
+from rlctl.adapters.trinity.requirement_values import WITH_CRITIC, ranks, train_batch, trainer_devices, trains
 from rlctl.adapters.trinity.train import strategy
 from rlctl.common.filenames import expanded
 from rlctl.common.messages.reasons import said
@@ -22,7 +22,6 @@ FSDP = f"{LEGACY}/fsdp_workers.py, "
 MEGATRON = f"{LEGACY}/megatron_workers.py, "
 INPUT = "buffer.explorer_input"
 SCHEDULES = ("constant", "cosine")
-WITH_CRITIC = ("ppo",)
 
 
 def _by_megatron(values: Values) -> bool:

@@ -8,6 +8,8 @@ from rlctl.adapters.trinity.train import deciding, strategy
 
 PARALLEL = ("tensor_parallel_size", "data_parallel_size", "pipeline_parallel_size")
 ENGINE = "explorer.rollout_model"
+WITH_CRITIC = ("ppo",)
+"""Algorithms that train a critic."""
 
 
 def own_devices(values: Values) -> bool:

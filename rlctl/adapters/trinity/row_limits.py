@@ -130,7 +130,7 @@ def _too_few_media(values: Values) -> tuple[str, int] | None:
     return None
 
 
-def _part(found: Callable[[Values], tuple[str, int] | None], index: int) -> Callable[[Values], object]:
+def _part(found: Callable[[Values], tuple[object, object] | None], index: int) -> Callable[[Values], object]:
     def shown(values: Values) -> object:
         pair = found(values)
         return "" if pair is None else pair[index]
@@ -165,7 +165,7 @@ def _adapter(values: Values) -> str:
 
 
 def _text_config(values: Values) -> Mapping[str, Any]:
-    """The local ``config.json`` of the policy, or the part of it about the decoder; empty if it is not here."""
+    """The local ``config.json`` of the policy, or the part of it about the decoder; empty if it is not on this machine."""
     config = model_config(str(values["model.model_path"] or "")) or {}
     text = config.get("text_config")
     return text if isinstance(text, Mapping) else config
@@ -183,7 +183,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         TRAINER,
         _no_json,
-        "the column {column} of row {row} holds text that is no JSON",
+        "the column {column} of row {row} holds text that is not JSON",
         f"{FORMATTER}.format",
         "write the column as JSON, or set prompt_type of its format to plaintext",
         numbers={"column": _part(_no_json, 0), "row": _part(_no_json, 1)},
@@ -213,10 +213,7 @@ ROWS: tuple[Requirement, ...] = (
         "{workflow} reads the column {column}, and the rows of its task set lack it",
         COLUMNS["math_eval_workflow"][1],
         "rename the column of the question to {column}, or choose another workflow",
-        numbers={
-            name: lambda v, index=index: (_lacking_column(v) or ("", ""))[index]  # type: ignore[misc]
-            for index, name in enumerate(("workflow", "column"))
-        },
+        numbers={"workflow": _part(_lacking_column, 0), "column": _part(_lacking_column, 1)},
         check_code="data-column",
         when="generation",
     ),

@@ -11,7 +11,7 @@ from typing import Any
 
 from rlctl.adapters.engine.class_paths import class_fault
 from rlctl.adapters.engine.model_limits import SOURCES, VLLM, nearest_size, tensor_parallel_fault
-from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.requirements import Requirement, Values, fault_row
 from rlctl.adapters.trinity.requirement_values import own_devices
 from rlctl.adapters.trinity.workflows import REWARDS
 from rlctl.common.errors import closest
@@ -276,14 +276,12 @@ def _classes() -> Iterator[Requirement]:
         ("default_workflow_type", _workflow_faults, "trinity/explorer/workflow_runner.py, WorkflowRunner"),
         ("default_reward_fn_type", _reward_faults, "trinity/common/workflows/workflow.py, SimpleWorkflow.run"),
     ):
-        found = _faulty(field, faults)
-        yield Requirement(
+        yield fault_row(
             f"{INPUT}.{field}",
-            found,
+            _faulty(field, faults),
             "{fault}",
             source,
             "change the class",
-            numbers={"fault": found},
             since="0.5",
             when="rollout",
         )
@@ -335,19 +333,18 @@ ROWS: tuple[Requirement, ...] = (
     *_names(),
     *_later_names(),
     *_classes(),
-    Requirement(
+    fault_row(
         f"{INPUT}.default_workflow_type",
         _lost_class,
         "Trinity cannot import a class: {fault}",
         "trinity/utils/registry.py, Registry.get",
         "correct the path of the class",
-        numbers={"fault": _lost_class},
         since="0.5",
     ),
     Requirement(
         f"{INPUT}.default_reward_fn_type",
         _plain_reward,
-        "the class in {place} is no subclass of RewardFn, which Trinity's workflows need",
+        "the class in {place} is not a subclass of RewardFn, which Trinity's workflows need",
         "trinity/common/workflows/workflow.py, BaseSimpleWorkflow.reset",
         "derive the class from RewardFn",
         numbers={"place": _plain_reward},

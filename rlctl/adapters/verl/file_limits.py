@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.adapters.engine.class_paths import class_fault
-from rlctl.adapters.engine.requirements import Requirement, Values
+from rlctl.adapters.engine.requirements import Requirement, Values, fault_row
 from rlctl.adapters.verl.requirement_values import MODEL, ROLLOUT, strategy
 from rlctl.common.errors import RlctlError
 from rlctl.common.filenames import expanded
@@ -52,14 +52,8 @@ def _adapter_fault(values: Values) -> str:
     return ""
 
 
-def _lost_adapter(values: Values) -> bool:
-    """Whether an absolute path of an adapter is not here."""
-    folder = _local(values, ADAPTER)
-    return folder is not None and folder.is_absolute() and not folder.exists()
-
-
 def _architectures(values: Values) -> int:
-    """How many classes the model's ``config.json`` names; 1 if it is not here, or does not say."""
+    """How many classes the model's ``config.json`` names; 1 if the file is not on this machine, or does not say."""
     found = (model_config(str(values[f"{MODEL}.path"] or "")) or {}).get("architectures")
     return len(found) if isinstance(found, list) else 1
 
@@ -110,7 +104,7 @@ def _tool_fault(values: Values) -> str:
 
 
 def _read(path: Path | None) -> Mapping[str, Any] | None:
-    """A YAML or JSON file; None if it is not here, or no mapping."""
+    """The mapping in a YAML or JSON file; None if there is none."""
     try:
         return read_yaml(path.read_text(encoding="utf-8"), path.name).values if path is not None else None
     except (OSError, ValueError, RlctlError):
@@ -193,25 +187,27 @@ def _lost_class(key: str) -> Callable[[Values], str]:
     return lambda values: class_fault(str(values[key]), {}, "verl") if values[key] else ""
 
 
+def _lost_row(key: str, source: str, when: str, is_there: Callable[[Path], bool] = Path.is_file) -> Requirement:
+    """A warning of an absolute path that does not exist on this machine; another one may have it."""
+
+    def is_lost(values: Values) -> bool:
+        path = _local(values, key)
+        return path is not None and path.is_absolute() and not is_there(path)
+
+    message = said("{key} names {{{key}}}, which is not on this machine", key=key)
+    return Requirement(key, is_lost, message, source, "correct the path", level=Level.WARNING, when=when)
+
+
 ROWS: tuple[Requirement, ...] = (
-    Requirement(
+    fault_row(
         ADAPTER,
         _adapter_fault,
         said("verl cannot read the adapter {{{key}}}: {{fault}}", key=ADAPTER),
         "verl/utils/model.py, get_lora_rank_from_adapter",
         said("name the folder of an adapter that PEFT saved in {key}", key=ADAPTER),
-        numbers={"fault": _adapter_fault},
         when="load",
     ),
-    Requirement(
-        ADAPTER,
-        _lost_adapter,
-        said("{key} names {{{key}}}, which is not on this machine", key=ADAPTER),
-        "verl/utils/model.py, get_lora_rank_from_adapter",
-        "correct the path",
-        level=Level.WARNING,
-        when="load",
-    ),
+    _lost_row(ADAPTER, "verl/utils/model.py, get_lora_rank_from_adapter", "load", Path.exists),
     Requirement(
         f"{MODEL}.path",
         lambda v: _architectures(v) != 1,
@@ -232,22 +228,13 @@ ROWS: tuple[Requirement, ...] = (
         "add it to the config.json",
         when="engine",
     ),
-    Requirement(
-        TOOLS,
-        lambda v: (path := _local(v, TOOLS)) is not None and path.is_absolute() and not path.is_file(),
-        said("{key} names {{{key}}}, which is no file on this machine", key=TOOLS),
-        "verl/tools/function_tool.py, load_function_tools_from_path",
-        "correct the path",
-        level=Level.WARNING,
-        when="engine",
-    ),
-    Requirement(
+    _lost_row(TOOLS, "verl/tools/function_tool.py, load_function_tools_from_path", "engine"),
+    fault_row(
         TOOLS,
         _tool_fault,
         said("verl cannot use the tools in {{{key}}}: {{fault}}", key=TOOLS),
         "verl/tools/function_tool.py, function_tool",
         "change the function",
-        numbers={"fault": _tool_fault},
         when="engine",
     ),
     Requirement(
@@ -259,22 +246,13 @@ ROWS: tuple[Requirement, ...] = (
         numbers={"kind": _tool_kind},
         when="engine",
     ),
-    Requirement(
-        ROUTER,
-        lambda v: (path := _local(v, ROUTER)) is not None and path.is_absolute() and not path.is_file(),
-        said("{key} names {{{key}}}, which is no file on this machine", key=ROUTER),
-        "verl/workers/rollout/router.py, _load_router_yaml",
-        "correct the path",
-        level=Level.WARNING,
-        when="engine",
-    ),
-    Requirement(
+    _lost_row(ROUTER, "verl/workers/rollout/router.py, _load_router_yaml", "engine"),
+    fault_row(
         ROUTER,
         _router_fault,
         said("verl cannot use {{{key}}}: {{fault}}", key=ROUTER),
         "verl/workers/rollout/router.py, _create_plugin_extension",
         "correct the file",
-        numbers={"fault": _router_fault},
         when="engine",
     ),
     Requirement(
@@ -289,13 +267,12 @@ ROWS: tuple[Requirement, ...] = (
         numbers={"method": _quantization},
         when="engine",
     ),
-    Requirement(
+    fault_row(
         RESUME,
         _layout_fault,
         said("verl cannot continue from {{{key}}}: {{fault}}", key=RESUME),
         "verl/utils/checkpoint/megatron_checkpoint_manager.py, MegatronCheckpointManager.load_checkpoint",
         "move the checkpoint to the new layout with verl's scripts/migrate_megatron_checkpoint_layout.py",
-        numbers={"fault": _layout_fault},
         when="load",
     ),
     Requirement(
@@ -314,13 +291,12 @@ ROWS: tuple[Requirement, ...] = (
         "derive it from torch.utils.data.Dataset",
     ),
     *(
-        Requirement(
+        fault_row(
             key,
             _lost_class(key),
             said("{key} names a class that verl cannot import: {{fault}}", key=key),
             "verl/utils/import_utils.py, load_class_from_fqn",
             said("correct {key}", key=key),
-            numbers={"fault": _lost_class(key)},
         )
         for key in CLASSES
     ),

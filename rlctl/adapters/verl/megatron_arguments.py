@@ -376,4 +376,4 @@ PAIRS: tuple[Pair, ...] = (
         "false",
     ),
 )
-"""Arguments that exclude each other: the one that is told, the other, whether a file has both, and a value that is taken."""
+"""Arguments that exclude each other: the one to report, the other, whether a file has both, and a value that is taken."""

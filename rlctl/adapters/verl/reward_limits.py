@@ -221,7 +221,7 @@ def _opened() -> Iterator[Requirement]:
         yield Requirement(
             key,
             lambda v, key=key: _is_no_file(v, key),  # type: ignore[misc]
-            said("{key} {{{key}}} is no file on this machine", key=key),
+            said("{key} {{{key}}} is not a file on this machine", key=key),
             "verl/experimental/agent_loop/agent_loop.py, AgentLoopWorker.__init__",
             said("correct {key}, or check where the run starts", key=key),
             since="0.4",

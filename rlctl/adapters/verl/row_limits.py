@@ -176,7 +176,7 @@ ROWS: tuple[Requirement, ...] = (
     Requirement(
         "data.video_key",
         _bare_video,
-        "a video of {row} is no mapping with the key video",
+        "a video of {row} is not a mapping with the key video",
         "verl/utils/dataset/vision_utils.py, process_video",
         "write each video as a mapping with the key video",
         numbers={"row": _bare_video},

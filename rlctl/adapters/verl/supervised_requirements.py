@@ -40,7 +40,7 @@ def _ranks(values: Values) -> int:
 
 
 def _validated(values: Values) -> int | None:
-    """Rows of the validation files; None if one is not here."""
+    """Rows of the validation files; None if a file is not on this machine."""
     paths = [expanded(str(name).removeprefix("file://")) for name in files_of(values[VALIDATION])]
     if not paths or not all(path.suffix == ".parquet" and path.is_file() for path in paths):
         return None

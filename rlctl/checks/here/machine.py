@@ -63,7 +63,7 @@ class Gpu:
 
 
 def gpus(config: Config) -> Iterator[Problem]:
-    """This machine has the GPUs of a node, with a driver for the installed torch, and nobody else fills them."""
+    """This machine has the GPUs of a node, with a driver for the installed torch, and other processes leave their memory free."""
     key: KeyPath = ("placement", "devices_per_node")
     needed = config.placement.devices_per_node
     tool = shutil.which("nvidia-smi")
@@ -230,7 +230,7 @@ def _ports(config: Config) -> Iterator[tuple[KeyPath, int]]:
 
 
 def port(key: KeyPath, number: int) -> Iterator[Problem]:
-    """Nobody listens on a port."""
+    """No process listens on a port."""
     with socket.socket() as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -38,27 +39,27 @@ class Probe:
 
 
 def answered(probes: Iterable[Probe], limit: float = LIMIT) -> Iterator[Problem]:
-    """What the probes find, in their order; one that does not end in ``limit`` seconds is left running and told."""
+    """What the probes find, in their order; one that does not end in ``limit`` seconds is left running and reported."""
     started = []
     for probe in probes:
-        found: list[Problem] = []
-        thread = threading.Thread(target=_ask, args=(probe, found), daemon=True)
-        thread.start()
-        started.append((probe, found, thread))
+        result: Future[list[Problem]] = Future()
+        threading.Thread(target=_ask, args=(probe, result), daemon=True).start()
+        started.append((probe, result))
     deadline = time.monotonic() + limit
-    for probe, found, thread in started:
-        thread.join(max(0.0, deadline - time.monotonic()))
-        if thread.is_alive():
+    for probe, result in started:
+        try:
+            yield from result.result(max(0.0, deadline - time.monotonic()))
+        except TimeoutError:
             yield problem("here-late", probe.key, subject=probe.subject, seconds=round(limit))
-        else:
-            yield from found
 
 
-def _ask(probe: Probe, found: list[Problem]) -> None:
+def _ask(probe: Probe, result: Future[list[Problem]]) -> None:
     try:
-        found += probe.ask()
-    except OSError as error:  # a file system or a driver that does not answer as it should
-        found.append(problem("here-late_failed", probe.key, subject=probe.subject, reason=why(error)))
+        result.set_result(list(probe.ask()))
+    except OSError as error:  # a file system, a driver or a service that does not answer as it should
+        result.set_result([problem("here-late_failed", probe.key, subject=probe.subject, reason=why(error))])
+    except BaseException as error:  # noqa: BLE001 - a defect, which the check raises
+        result.set_exception(error)
 
 
 @record
@@ -105,7 +106,7 @@ def asked(
         cause = getattr(error, "reason", error)
         return Answer(0, reason=why(cause) if isinstance(cause, OSError) else said("the address cannot be read"))
     except http.client.HTTPException as error:
-        return Answer(0, reason=said("what answers there is no HTTP server ({error})", error=type(error).__name__))
+        return Answer(0, reason=said("what answers there is not an HTTP server ({error})", error=type(error).__name__))
 
 
 def bearer(key: str | None) -> Mapping[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import netrc
 import os
@@ -68,19 +69,42 @@ def ray_cluster(address: str) -> Iterator[Problem]:
 
 
 def _cluster_says(address: str, place: str) -> dict[str, str]:
-    """The versions of Ray and Python of a cluster; those that it does not tell are missing."""
+    """The versions of Ray and Python of a cluster; none at an address that only Ray's client can ask.
+
+    Raises:
+        OSError: the cluster does not tell them; the text says why.
+    """
     if address.startswith("http"):
-        told = asked(f"{address.rstrip('/')}/api/version").data()
-        return {"ray": str(told["ray_version"])} if isinstance(told, dict) and "ray_version" in told else {}
+        answer = asked(f"{address.rstrip('/')}/api/version")
+        told = answer.data()
+        if not isinstance(told, dict) or "ray_version" not in told:
+            raise OSError(errno.EPROTO, answer.reason or f"HTTP {answer.status}")
+        return {"ray": str(told["ray_version"])}
     if "://" in address or packages.version_of("ray") is None:
         return {}
-    command = own_python.isolated("-c", _CLUSTER, place)
-    try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE + 3, check=False)
-        said = json.loads(told.stdout.splitlines()[-1])
-        return {"ray": said["ray_version"], "python": said["python_version"]}
-    except (subprocess.TimeoutExpired, ValueError, KeyError, IndexError, TypeError):
-        return {}
+    command, failure = own_python.isolated("-c", _CLUSTER, place), ""
+    for mode in _auth_modes():
+        try:
+            told = subprocess.run(
+                command, capture_output=True, text=True, timeout=PATIENCE / 2 + 1, check=False,
+                env={**os.environ, "RAY_AUTH_MODE": mode},
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from error
+        if told.returncode == 0:
+            found = json.loads(told.stdout.splitlines()[-1])
+            return {"ray": str(found["ray_version"]), "python": str(found["python_version"])}
+        failure = failure or (told.stderr.strip().splitlines() or [""])[-1].partition(" Note: ")[0]
+    raise OSError(errno.EPROTO, failure[:200])
+
+
+def _auth_modes() -> tuple[str, ...]:
+    """How a cluster is asked: as the environment says, else with this user's token before without one."""
+    if mode := os.environ.get("RAY_AUTH_MODE"):
+        return (mode,)
+    file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+    has_token = bool(os.environ.get("RAY_AUTH_TOKEN")) or file.is_file()
+    return ("token", "disabled") if has_token else ("disabled",)
 
 
 def _hub_probes(config: Config) -> Iterator[Probe]:

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from rlctl.cli import arguments, output
 from rlctl.cli.mcp.bounds import readable, shortened, writable
-from rlctl.common.errors import Location, RlctlError
+from rlctl.common.errors import RlctlError
 from rlctl.common.filenames import SCRIPT_ENDINGS, expanded
 from rlctl.common.messages.reasons import translated
 from rlctl.common.report import Bucket, Entry, Finding, Level, Report
@@ -62,15 +62,16 @@ def check(
     reward code, data columns. Each finding has level, code, key, file, line, message, hint (what to change) and, where one is
     known, fixes: a key of the file with values that were checked (none: remove the key). Nothing is started. Check again after
     each edit; no findings of level error or warning means that what is listed in "checked" is fine."""
-    from rlctl.translation.checking import Question, checked
+    from rlctl.translation.checking import RLCTL, RUNNERS, Question, checked
 
     loaded, report = _read(file, overrides, assignments, format, variables)
-    runs = runner or _framework(report) or "rlctl"
+    name = report.dialect.partition("@")[0]
+    runs = runner or (name if name in RUNNERS else RLCTL)
     machines = arguments.cluster_of(cluster) if cluster else None
     question = Question(
         dialect=format or None, assignments=assignments, variables=variables, cluster=machines, runner=runs, most=None
     )
-    if runs != "rlctl":
+    if runs != RLCTL:
         loaded, report = _read(file, overrides, assignments, format, variables, without_kept=True)
     found = checked(loaded, report, question, file)
     return {
@@ -357,20 +358,11 @@ def _must_read(
     """As ``_read``.
 
     Raises:
-        RlctlError: the file holds no config; the first error says why.
+        TranslationError: the file holds no config; the first error says why.
     """
-    loaded, report = _read(file, overrides, assignments, format, variables, **how)
-    if loaded is None:
-        first = next(iter(report.errors), None)
-        if first is None:
-            raise RlctlError("the file contains no keys", at=Location(file))
-        raise RlctlError(first.message, at=first.at, hint=first.advice)
-    return loaded, report
+    from rlctl.translation.translate import with_config
 
-
-def _framework(report: Report) -> str:
-    name = report.dialect.partition("@")[0]
-    return name if name in ("rlctl", "verl", "trinity", "roll") else ""
+    return with_config(*_read(file, overrides, assignments, format, variables, **how), file)
 
 
 _ORDER = (Level.ERROR, Level.WARNING, Level.NOTE)

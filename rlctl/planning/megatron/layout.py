@@ -177,7 +177,7 @@ def _widths(engine: Megatron, shape: ModelShape) -> Iterator[Broken]:
 
     def fits(size: int) -> bool:
         dense = shape.intermediate % size == 0 or shape.dense_layers == 0
-        return heads % size == 0 and (kv % size == 0 or size % kv == 0) and dense
+        return shape.shares_heads(size) and dense
 
     whole = {"{count} heads": heads, "an MLP size of {count}": shape.intermediate if shape.dense_layers else 0}
     wrong = [said(what, count=count) for what, count in whole.items() if count % tensor]

@@ -108,6 +108,10 @@ class ModelShape:
         """Intermediate size of one expert."""
         return max(kind.expert_width for kind in self.kinds)
 
+    def shares_heads(self, size: int) -> bool:
+        """Whether ``size`` devices get whole attention heads, and whole key-value heads or copies of one."""
+        return self.heads % size == 0 and (self.kv_heads % size == 0 or size % self.kv_heads == 0)
+
     @property
     def attention_width(self) -> int:
         """heads * head_dim."""

@@ -1,7 +1,7 @@
 """Lengths of a config's training data as histograms, which ``rlctl plan --lengths`` reads.
 
 ``prompt_tokens`` counts prompts as the chat template writes them, ``sequence_tokens`` whole rows where responses are data;
-``prompt_characters`` and ``sequence_characters`` count the text that stands in the rows.
+``prompt_characters`` and ``sequence_characters`` count the text in the rows.
 """
 
 from __future__ import annotations

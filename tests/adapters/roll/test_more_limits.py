@@ -40,6 +40,8 @@ JUDGE = (
     "judge_model_type: inference, strategy_args: {strategy_name: megatron_infer}}}"
 )
 
+DRAWN = "validation: {data_args: {file_name: [a.jsonl]}, generating_args: {temperature: %s, num_return_sequences: %s}}"
+
 
 def _told(base: str, change: Any, program: str = "") -> list[tuple[str, str]]:
     requirements = requirements_of("roll")
@@ -81,7 +83,7 @@ def _told(base: str, change: Any, program: str = "") -> list[tuple[str, str]]:
             "train_env_manager: {group_filter_cls: roll.pipeline.agentic.agentic_pipeline.GroupFilter}",
             "",
         ),
-        (AGENTIC, "train_env_manager: {group_filter_cls: GroupFilter}", "is no path of a class"),
+        (AGENTIC, "train_env_manager: {group_filter_cls: GroupFilter}", "is not a class path"),
         (AGENTIC, "actor_train: {device_mapping: '[]'}", "actor_train.device_mapping names no GPU"),
         (AGENTIC, SOKOBAN.replace("A:", "B: {env_type: sokoban}, A:") % "{num_boxes: 2}", ""),
         (RLVR, JUDGE, "the judge judge is to run on Megatron"),
@@ -105,7 +107,7 @@ def _told(base: str, change: Any, program: str = "") -> list[tuple[str, str]]:
             "has 3 stages",
         ),
         (RLVR, TRAIN % "{pipeline_model_parallel_size: 2, pipeline_model_parallel_layout: 'E(tt|)*3L'}", ""),
-        (RLVR, TRAIN % "{additional_configs: /none.json}", "is no JSON file on this machine"),
+        (RLVR, TRAIN % "{additional_configs: /none.json}", "is not a JSON file on this machine"),
         (RLVR, FSDP2 % "{fsdp_size: 8, param_dtype: bfloat}", "param_dtype is bfloat"),
         (RLVR, FSDP2 % "{fsdp_size: 8, apply_tiled_mlp: true, model_type: qwen2_vl}", "model_type is qwen2_vl"),
         (
@@ -128,6 +130,9 @@ def _told(base: str, change: Any, program: str = "") -> list[tuple[str, str]]:
             "student: {device_mapping: 'list(range(0,1))'}",
             "share GPUs so that logits would stay on one",
         ),
+        (RLVR, DRAWN % (0, 4), "responses to a prompt are the same"),
+        (RLVR, DRAWN % (0, 1), ""),
+        (RLVR, DRAWN % (0.6, 4), ""),
     ],
 )
 def test_what_a_pipeline_refuses(base: str, change: str, words: str) -> None:
@@ -220,7 +225,7 @@ USER = {"role": "user", "content": "1 + 1?"}
         ({"messages": [USER]}, "actor_train: {data_args: {template: base}}", ""),
         ({"messages": [USER, USER]}, "actor_train: {data_args: {template: base}}", "row 1 has other messages"),
         ({"messages": json.dumps([USER])}, "{}", ""),
-        ({"messages": "1 + 1?"}, "{}", "row 1 holds text that is no JSON"),
+        ({"messages": "1 + 1?"}, "{}", "row 1 holds text that is not JSON"),
         ({"prompt": "1"}, "actor_train: {data_args: {image_max_pixels: 9}}", "has no column tag"),
         (
             {"prompt": "1", "tag": "code"},

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from rlctl.checks.here.services import ray_cluster
 from rlctl.common.errors import RunError
 from rlctl.config import Loaded, config_from
 from rlctl.config.load import Source
@@ -191,7 +192,10 @@ def test_a_cluster_with_a_token_is_joined_with_it_and_refuses_clearly_without(ho
         found = answer(JOIN, address, server)
         assert found[address].endswith("IS cpu")
         assert found[server].endswith("IS []")
+        assert [*ray_cluster(address)] == [], "check --here asks with the token"
         token.write_text("b" * 64)
+        with pytest.raises(OSError, match="InvalidAuthToken"):
+            [*ray_cluster(address)]
         for why in ("the one in ", "you have none"):
             refused = answer(JOIN, address, server)
             for name in (address, server):
