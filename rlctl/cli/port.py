@@ -51,6 +51,10 @@ def port(
         Path | None,
         typer.Option(metavar="FILE", help="Responses of a real run for --verify: JSON Lines with row and response."),
     ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="Tokenizer of the model for --verify, if it is not in the cache."),
+    ] = None,
     json: arguments.Json = False,
 ) -> None:
     """Write a whole run as a folder that another framework runs.
@@ -72,6 +76,8 @@ def port(
 
     if responses is not None and not verify:
         raise UsageError("--responses is for --verify", hint="add --verify, or give the file to prove.py")
+    if tokenizer is not None and not verify:
+        raise UsageError("--tokenizer is for --verify", hint="add --verify, or give the folder to prove.py")
     options = arguments.pairs(assume, "--assume")
     check_facts(options)
     loaded, report = arguments.read_inputs(
@@ -85,7 +91,7 @@ def port(
             loaded, report, to, out, file=inputs[0], here=Path.cwd(), plugins=plugin_dir, options=options,
             force=force, seen=seen,
         )  # fmt: skip
-    proven = _proven(result, python, responses) if verify else None
+    proven = _proven(result, python, responses, tokenizer) if verify else None
     if json:
         output.data({**result.as_data(), "proof": proven})
     else:
@@ -109,30 +115,29 @@ def _show(result: Result) -> None:
     diagnostics.note(said("wrote {folder}; its README.md says what changes and what to check", folder=result.folder))
 
 
-def _proven(result: Result, python: str | None, responses: Path | None) -> dict[str, Any] | str | None:
+def _proven(
+    result: Result, python: str | None, responses: Path | None, tokenizer: str | None
+) -> dict[str, Any] | str | None:
     from rlctl.porting.proof import add_to_readme, prove
     from rlctl.porting.rewards import Stub
 
     if isinstance(result.reward, Stub):
         return None
-    proven = prove(result.folder, python, responses)
+    proven = prove(result.folder, python, responses, tokenizer)
     if not isinstance(proven, str):
-        names = ("rows", "rewards", "lowest", "highest", "different")
-        rows = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
-        rows.append("| " + " | ".join(str(proven[name]) for name in names) + " |")
-        add_to_readme(result.folder, "\n".join(rows))
+        add_to_readme(result.folder, proven)
     return proven
 
 
 def _show_proof(proven: dict[str, Any] | str) -> None:
+    from rlctl.porting.proof import results
+
     if isinstance(proven, str):
         diagnostics.note(translated(said("the proof could not run: {reason}", reason=proven)))
         return
-    diagnostics.note(
-        said(
-            "proof: {rows} rows, {rewards} rewards from {lowest} to {highest}, {different} different",
-            **{name: proven[name] for name in ("rows", "rewards", "lowest", "highest", "different")},
+    for what, count, different in results(proven):
+        diagnostics.note(
+            said("proof: {what}: {count} compared, {different} different", what=what, count=count, different=different)
         )
-    )
     for problem in proven["problems"][:5]:
         diagnostics.note(f"  {problem}")

@@ -22,6 +22,7 @@ from rlctl.config.sections.data import DataSource
 from rlctl.porting.columns import raw_text
 from rlctl.porting.configs import told, with_new_rows, written
 from rlctl.porting.folder import whole_folder
+from rlctl.porting.proof import SEED, expected
 from rlctl.porting.reading import DataFile, data_files
 from rlctl.porting.rewards import Ported, Stub, own_prompts, reward_of
 from rlctl.porting.rows import Names, Row, names_of, text_of
@@ -54,6 +55,7 @@ STARTS = {
     'export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"\n'
     'exec bash train.sh @@FILES@@ "$@"',
 }
+NO_EVALUATION = 'data.val_files="$PORTED_RUN/data/train.parquet" trainer.val_before_train=False trainer.test_freq=-1'
 STUB = "STUB.py"
 """The file that stands for a reward that is not ported; ``run.sh`` refuses to start beside it."""
 SAMPLED = 16
@@ -135,6 +137,8 @@ def port(
         made = written(with_new_rows(loaded, name, ported=ported), report, target, options, ported=ported)
         _write(folder / CONFIGS[name], made.text or "", executable=name == "verl")
         _write_code(folder, (source, name), reward, sample)
+        if ported:
+            _write(folder / "proof" / "expected.json", expected(loaded.config, moved))
         result = Result(out, made.report.target, moved, reward, made)
         _write(folder / "README.md", readme(result, file, report, loaded.config.run.name))
         _write(folder / "port.json", _recorded(folder, file, report, made, reward))
@@ -211,7 +215,7 @@ class _Sample:
     """Rows of the training data for the proof, chosen with equal chance."""
 
     def __init__(self) -> None:
-        self._chance = random.Random(0)
+        self._chance = random.Random(SEED)
         self._rows: dict[int, dict[str, Any]] = {}
         self._count = 0
         self.agents: set[str] = set()
@@ -241,6 +245,13 @@ def _write(path: Path, text: str, *, executable: bool = False) -> None:
         path.chmod(path.stat().st_mode | 0o111)
 
 
+def prove_text(source: str, target: str, values: Mapping[str, str]) -> str:
+    """``prove.py``: how each side calls the reward, how the target reads the folder, how the source tokenizes prompts."""
+    parts = (f"source_{source}", f"tokens_{source}", f"load_{target}", f"target_{target}")
+    sides = "\n\n".join(filled(f"{part}.py", values) for part in parts)
+    return filled("prove.py", {"TARGET": framework(target), "SOURCE": framework(source), "SIDES": sides})
+
+
 def filled(template: str, values: Mapping[str, str]) -> str:
     """A template with its places filled in."""
     text = (TEMPLATES / f"{template}.txt").read_text(encoding="utf-8")
@@ -265,8 +276,7 @@ def _write_code(folder: Path, pair: tuple[str, str], reward: Ported | Stub, samp
         values = {key: repr(value) for key, value in reward.settings.items()}
         for name, template in ADAPTERS[pair].items():
             _write(folder / name, filled(f"{template}.py", values))
-        sides = filled(f"source_{source}.py", values) + "\n\n" + filled(f"target_{target}.py", values)
-        _write(folder / "prove.py", filled("prove.py", {"TARGET": framework(target), "SIDES": sides}))
+        _write(folder / "prove.py", prove_text(source, target, values))
         _write(folder / "proof" / "rows.jsonl", sample.lines())
         more = [f"# the reward imports {name}" for name in reward.code.packages if name not in ("trinity",)]
         _write(folder / "requirements.txt", "\n".join([pin, *more]))
@@ -281,6 +291,10 @@ def _write_start(folder: Path, target: str, *, stub: bool) -> None:
         for split, key in splits
         if (folder / "data" / f"{split}.parquet").exists()
     ]
+    if (
+        target == "verl" and not (folder / "data" / "test.parquet").exists()
+    ):  # verl opens a file even if it evaluates never
+        files += [NO_EVALUATION]
     if not stub:
         files.append('reward.custom_reward_function.path="$PORTED_RUN/trinity_reward.py"')
     values = {

@@ -70,7 +70,7 @@ def write(folder: Path) -> None:
     files = {
         "run.sh": VERL, "rewards/mine.py": MINE, "helpers/text.py": "def clean(text):\n    return text.rstrip('}')\n",
         "rows.jsonl": "".join(json.dumps(row) + "\n" for row in ROWS), "trinity.yaml": TRINITY,
-        "plugins/mine.py": PLUGIN, "sums/train.jsonl": '{"q": "20 + 1?", "a": "2024-01-01"}\n', "sums/test.jsonl": "[]",
+        "plugins/mine.py": PLUGIN, "sums/train.jsonl": '{"q": "20 + 1?", "a": "2024-01-01"}\n' * 2, "sums/test.jsonl": "[]",
     }  # fmt: skip
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)

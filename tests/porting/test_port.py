@@ -18,7 +18,7 @@ from rlctl.common.errors import RunError, UsageError
 from rlctl.config import config_from
 from rlctl.documents.yaml_read import read_yaml
 from rlctl.porting.assemble import port
-from rlctl.porting.proof import prove
+from rlctl.porting.proof import add_to_readme, prove
 from rlctl.porting.rewards import Ported, Stub, reward_of
 from rlctl.translation.translate import read_many
 from tests.porting.runs import MINE, ROWS, write
@@ -93,7 +93,7 @@ def test_a_run_of_verl_becomes_a_folder_for_roll(here: Path) -> None:
 
 def test_a_run_of_trinity_becomes_a_folder_for_verl(here: Path) -> None:
     _ported("trinity.yaml", "verl", plugins=Path("plugins"))
-    (row,) = pq.read_table("out/data/train.parquet").to_pylist()
+    row, _ = pq.read_table("out/data/train.parquet").to_pylist()
     assert [each["content"] for each in row["prompt"]] == ["Use tags.", "20 + 1?"]
     adapter = _module(Path("out/trinity_reward.py"), "trinity_reward")
     told = adapter.compute_score("sums", "2024-01-01", "", row["extra_info"])
@@ -103,27 +103,75 @@ def test_a_run_of_trinity_becomes_a_folder_for_verl(here: Path) -> None:
     assert 'reward.custom_reward_function.path="$PORTED_RUN/trinity_reward.py"' in Path("out/run.sh").read_text()
 
 
-def test_a_proof_fails_if_a_reward_or_a_message_differs_or_all_are_equal(
+def test_a_proof_fails_if_anything_differs_or_all_rewards_are_equal(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _ported("run.sh", "roll")
     proof = _module(Path("out/prove.py"), "proof_of_it")
     monkeypatch.setattr(sys, "argv", ["prove.py"])
-
-    def end(found: list[list[float]], messages: list[Any]) -> int:
-        monkeypatch.setattr(proof, "target_rewards", lambda rows, texts: (found, messages))
-        return int(proof.main())
-
     rows = [json.loads(line) for line in Path("out/proof/rows.jsonl").read_text().splitlines()]
     same = [proof.source_rewards(row["row"], proof.responses_to(row["answer"])) for row in rows]
     messages = [row["messages"] for row in rows]
+    tokenizer = [*proof.tokenizer_of(None, None, None)]
+    monkeypatch.setattr(proof, "tokenizer_of", lambda *given: tokenizer)
     assert (len(rows), {value for each in same for value in each}) == (5, {0.0, 0.125, 1.0, 1.125})
-    assert end(same, messages) == 0
-    assert end([[0.0] * len(same[0]), *same[1:]], messages) == 1
-    assert end(same, [[], *messages[1:]]) == 1
+    wanted = json.loads(Path("out/proof/expected.json").read_text())
+    assert wanted["numbers"] == {
+        "prompts_per_step": 2, "responses_per_prompt": 8, "mini_batch_responses": 16, "total_steps": 6,
+    }  # fmt: skip
+    tokens = [proof.source_tokens(tokenizer[0], each, {}) for each in messages]
+    loaded = {
+        "messages": messages,
+        "tokens": tokens,
+        "rows": wanted["rows"],
+        "left_out": 0,
+        "numbers": wanted["numbers"],
+    }
+
+    def end(rewards: list[list[float]], **changed: Any) -> str:
+        monkeypatch.setattr(proof, "target_rewards", lambda rows, texts: (rewards, changed.get("called", messages)))
+        monkeypatch.setattr(proof, "target_loads", lambda rows, tokenizer, real: {**loaded, **changed})
+        code = proof.main()
+        found = json.loads(Path("out/proof/result.json").read_text())
+        assert code == bool(found["different"]) == bool(found["problems"])
+        return " ".join(found["problems"])
+
+    assert end(same) == ""
+    assert "0.0, not 1.0" in end([[0.0] * len(same[0]), *same[1:]])
+    assert "called for other messages" in end(same, called=[[], *messages[1:]])
+    assert "other messages" in end(same, messages=[[], *messages[1:]])
+    assert "total_steps: 5, not 6" in end(same, numbers={**wanted["numbers"], "total_steps": 5})
+    assert "test: 4 rows, not 5" in end(same, rows={"train": 5, "test": 4})
+    assert "the first token is there twice" in end(same, tokens=[[tokens[0][0], *tokens[0]], *tokens[1:]])
+    flat = [[0.0] * len(each) for each in same]
+    assert "all rewards of the target are 0.0: this proves nothing" in end(flat)
     monkeypatch.setattr(proof, "source_rewards", lambda row, texts: [0.0] * len(texts))
-    assert end([[0.0] * len(each) for each in same], messages) == 1
-    assert "proves nothing" in json.loads(Path("out/proof/result.json").read_text())["problems"][-1]
+    assert "all rewards of the source are 0.0" in end(flat)
+
+    def refused(*given: Any) -> Any:
+        raise ValueError("no such key")
+
+    monkeypatch.setattr(proof, "target_loads", refused)
+    assert proof.main() == 1
+    assert (
+        json.loads(Path("out/proof/result.json").read_text())["problems"][0]
+        == "config or data: ValueError: no such key"
+    )
+
+
+def test_the_result_of_a_proof_is_a_table_in_the_readme(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# a\n")
+    checks: list[dict[str, Any]] = [
+        {"check": "rows", "compared": 1200, "different": 0, "splits": {"train": 1200}, "left_out": 3},
+        {"check": "tokens", "compared": 2, "different": 1, "tokens": 40, "tokenizer": "m", "of_model": True},
+        {"check": "rewards", "compared": 26, "different": 0, "rows": 2, "lowest": 0, "highest": 1, "given": 4},
+    ]
+    add_to_readme(tmp_path, {"target": "ROLL", "seed": 0, "checks": checks, "problems": ["row 1: other"]})
+    text = (tmp_path / "README.md").read_text()
+    assert "| rows that ROLL's own dataset reads (train 1200); it leaves out 3 by their length | 1,200 | 0 |" in text
+    assert "40 tokens by the tokenizer of m | 2 | 1 |" in text
+    assert "and on 4 responses of a run | 26 | 0 |" in text
+    assert text.endswith("- row 1: other\n")
 
 
 def test_a_proof_that_cannot_run_says_why(here: Path) -> None:
