@@ -42,7 +42,7 @@ def main(folder: Path) -> None:
     beside = {"beside": ["f5", "1"], "plan": ["3"], "help": ["f1"], "launch": ["escape", "f9"]}
     shown = {
         "start": (RlctlApp(runs_folder=Path("runs")), {"list": [], "help": ["f1"], "runs": ["escape", "a"]}),
-        "editor": (RlctlApp(session=Session.open(file)), {"form": ["tab", "down"], **beside}),
+        "editor": (RlctlApp(session=Session.open(file)), {"summary": [], "form": ["down", "tab", "down"], **beside}),
         "monitor": (RlctlApp(run=run), {**tabs, "help": ["f1"]}),
     }
     print(json.dumps({name: asyncio.run(pages(app, keys)) for name, (app, keys) in shown.items()}))

@@ -95,6 +95,7 @@ def test_keys_keep_their_order_however_fast_they_come() -> None:
 @pytest.mark.parametrize("by", ["key", "mouse"])
 def test_a_letter_jumps_to_what_it_stands_on(file: Path, by: str) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
+        await screen.jump(("run",))
         await pilot.press("ctrl+o")
         await pilot.pause()
         jump = screen.app.screen
@@ -132,6 +133,7 @@ def test_a_click_on_what_was_just_removed_does_nothing(file: Path) -> None:
     """A click on a section and one on the form that it replaces, before the new one is drawn."""
 
     async def act(screen: Any, pilot: Any) -> None:
+        await screen.jump(("run",))
         row = screen.query(FieldRow).first()
         x, y = row.region.x + 4, row.region.y
         with pilot.app.batch_update():

@@ -116,6 +116,7 @@ def test_each_undo_replaces_the_message_of_the_one_before(file: Path) -> None:
         await pilot.press("ctrl+z", "ctrl+z", "ctrl+z", "ctrl+y")
         await settled(screen, pilot)
         assert [note.message for note in screen.app._notifications] == ["redone: batch.prompts_per_step = 80"]
+        assert row(screen, "batch.prompts_per_step").has_class("-flash"), "what changed is bright for a moment"
 
     drive(RlctlApp(session=Session.open(file)), act)
 
@@ -190,7 +191,7 @@ def test_enter_leads_to_the_fields_of_the_section_under_the_cursor_however_fast_
     async def act(screen: EditorScreen, pilot: Any) -> None:
         screen.query_one(SectionTree).focus()
         await pilot.pause()
-        for key in ("down", "down", "down", "enter", "down"):
+        for key in (*["down"] * 4, "enter", "down"):
             pilot.app.post_message(events.Key(key, None))
         await settled(screen, pilot)
         await settled(screen, pilot)
@@ -422,8 +423,28 @@ def test_nothing_is_written_when_opened_to_read(file: Path) -> None:
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
 def test_it_fits_small_and_large_terminals(file: Path, size: tuple[int, int]) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        form = screen.query_one("#form")
-        assert form.region.width >= 40
+        assert screen.query_one("#middle").region.width >= 40
         assert screen.query_one("#beside").display == (size[0] >= 100)
 
     drive(RlctlApp(session=Session.open(file)), act, size)
+
+
+def test_the_first_page_says_what_is_trained_and_what_fails_and_leads_there(file: Path) -> None:
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        shown = text_of(screen.app)
+        for line in ("model +m ", "data +t.parquet ", "learning rate +1e-06"):
+            assert re.search(line, shown), line
+        assert all(text in shown for text in ("8 prompts", "32 responses"))
+        assert "✗ the schedule has no end" in shown
+        await pilot.press("enter", "end", "up", "up", "up")
+        await settled(screen, pilot)
+        assert "schedule.total_" in str(screen.query_one("#help-text", Static).content)
+        await pilot.press("enter")
+        await settled(screen, pilot)
+        assert isinstance(screen.focused, FieldRow)
+        assert screen.focused.view.section == ("schedule",)
+        await pilot.press("escape", "home", "enter", "home", "enter")
+        await settled(screen, pilot)
+        assert screen.query_one("#beside").active == "findings"
+
+    drive(RlctlApp(session=Session.open(file)), act, (100, 30))

@@ -97,7 +97,7 @@ def test_what_was_typed_before_a_kill_is_offered_and_taken_up(tmp_path: Path) ->
     file = tmp_path / "run.yaml"
     file.write_text(FILE)
     with terminal(tmp_path, "run.yaml") as app:
-        app.sees("run.yaml", "seed")
+        app.sees("run.yaml", "summary", "learning rate")
         app.press("C-p")
         app.sees("a command, a field")
         app.type("run.seed")

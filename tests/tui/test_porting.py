@@ -201,7 +201,7 @@ def test_a_port_that_is_saved_leads_back_to_the_form(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await pilot.press("p")
         await settled(screen, pilot)
-        assert not screen.query_one("#form").region.width, "the port has the whole screen"
+        assert not screen.query_one("#middle").region.width, "the port has the whole screen"
         await pilot.press("S")
         await settled(screen, pilot)
         dialog = screen.app.screen
@@ -212,7 +212,7 @@ def test_a_port_that_is_saved_leads_back_to_the_form(file: Path) -> None:
             await settled(screen, pilot)
         await settled(screen, pilot)
         assert screen.session.dialect.startswith("verl")
-        assert screen.query_one("#form").region.width
+        assert screen.query_one("#middle").region.width
         assert screen.query_one(SectionTree).has_focus
 
     drive(RlctlApp(session=Session.open(file)), act, (80, 24))
@@ -350,7 +350,7 @@ def test_what_is_beside_the_form_can_have_the_whole_screen(file: Path) -> None:
         for whole, form in ((True, False), (False, True), (False, True)):
             await pilot.press("f5")
             await pilot.pause()
-            assert (screen.query_one("#beside").region.width == 140, screen.query_one("#form").region.width > 0) == (
+            assert (screen.query_one("#beside").region.width == 140, screen.query_one("#middle").region.width > 0) == (
                 whole,
                 form,
             )

@@ -68,7 +68,8 @@ TOURS = {
     "editor": Tour(
         lambda: RlctlApp(session=Session.open(Path("verl.yaml"))),
         (
-            ("form", ()),
+            ("summary", ()),
+            ("form", ("down",)),
             ("jump", ("ctrl+o",)),
             ("findings", ("escape", "2")),
             ("plan", ("3",)),

@@ -41,6 +41,14 @@ class HelpPane(VerticalScroll):
         """Show what a section is for, and its fields in a line each."""
         self._tell(_of_section(path, fields))
 
+    def show_summary(self) -> None:
+        """Show what the first page is."""
+        about = say("At a glance: what is trained on what, how and where. What the file sets is in color.")
+        keys = say("Enter goes to the lines, and from a line to the field where it is edited.")
+        self._tell(
+            Content("\n\n").join([Content.styled(say("summary"), "$primary bold"), Content(about), Content(keys)])
+        )
+
     def _tell(self, told: Content) -> None:
         text = self.query_one("#help-text", Static)
         if str(text.content) != str(told):  # what is set is laid out anew

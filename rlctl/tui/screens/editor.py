@@ -24,6 +24,7 @@ from textual.widgets import Button, Input, OptionList, Static, TabbedContent, Ta
 from rlctl.common.errors import ConfigError, RlctlError
 from rlctl.common.language import later
 from rlctl.common.report import Finding, Fix, Level
+from rlctl.common.report_lines import causes
 from rlctl.documents import KeyPath, dotted
 from rlctl.editing import recovery
 from rlctl.editing.fields import FieldView, Form, search
@@ -48,7 +49,8 @@ from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.head import Head
 from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.pages import numbered
-from rlctl.tui.widgets.section_tree import ERROR, WARNING, SectionTree
+from rlctl.tui.widgets.section_tree import ERROR, SUMMARY, WARNING, SectionTree
+from rlctl.tui.widgets.summary import State, Summary
 
 SOON_SECONDS = 0.05
 """How long after a key what follows from it is shown."""
@@ -143,6 +145,9 @@ class EditorScreen(EditorFiles):
     EditorScreen #search { margin: 0; }  /* Textual takes the margin of one from the width of all */
     EditorScreen #columns { height: 1; padding: 0; color: $text-muted; text-wrap: nowrap; }
     EditorScreen #form { height: 1fr; }
+    EditorScreen #summary { display: none; }
+    EditorScreen.-summary #summary { display: block; }
+    EditorScreen.-summary #columns, EditorScreen.-summary #form { display: none; }
     EditorScreen #flow { height: auto; max-height: 16; border-top: solid $border-blurred; padding-right: 1; display: none; }
     EditorScreen.-flow #flow { display: block; }
     EditorScreen.-editing #middle {
@@ -224,7 +229,7 @@ class EditorScreen(EditorFiles):
         self._first = at
         self.form, self.stage_form = Form(session), StageForm(session)
         self.views: list[FieldView] = []
-        self.section: KeyPath = ("run",)
+        self.section: KeyPath = SUMMARY
         self.full = True
         self.unfolded = False
         self._looked: FieldView | None = None
@@ -254,6 +259,7 @@ class EditorScreen(EditorFiles):
             with Vertical(id="middle", classes="panel"):
                 told = say("search: key, help, or a framework's name")
                 yield SearchLine(placeholder=told, id="search", compact=True)
+                yield Summary()
                 yield Static("", id="columns")
                 yield FieldList(id="form", can_focus=False)
                 yield Static("", id="flow", markup=False)
@@ -328,13 +334,14 @@ class EditorScreen(EditorFiles):
     async def _show_form(self) -> None:
         """The fields that are wanted, in place of those that were."""
         searching = self.query_one("#search").display
+        self.set_class(self.section == SUMMARY and not searching, "-summary")
         async with self._one_form:
             wanted, folded = self._wanted()
             self._form_of = below = () if searching else self.section
             columns = self._columns(wanted, below)
             rows: list[FieldRow | Static | Button] = [FieldRow(view, columns, below=below) for view in wanted]
             self._show_frame(wanted, columns if wanted else None)
-            if not rows:
+            if not rows and not self.has_class("-summary"):
                 rows.append(Static(say("no matching field") if searching else self._inside(), markup=False))
             if folded:
                 one = later("1 field that this run does not use: show")
@@ -385,6 +392,9 @@ class EditorScreen(EditorFiles):
         """What is around the fields: the section's name, how many of them are set, and the names of the columns."""
         panel = self.query_one("#middle")
         is_found = self.query_one("#search").display
+        if self.has_class("-summary"):
+            panel.border_title, panel.border_subtitle = say("summary"), ""
+            return
         panel.border_title = say("Search") if is_found else escape(dotted(self.section))
         changed = sum(view.changed for view in views)
         told = say("1 field, {changed} set") if len(views) == 1 else say("{count} fields, {changed} set")
@@ -413,6 +423,7 @@ class EditorScreen(EditorFiles):
             if row.view.path in by_path:
                 row.show(by_path[row.view.path], discard_typed=discard_typed)
         self.query_one(SectionTree).show(self.views)
+        self._show_summary()
         self._show_title()
         self.look_again()
 
@@ -489,7 +500,29 @@ class EditorScreen(EditorFiles):
         self._flow = message.flow
         self.query_one(SectionTree).mark(_marks(pane.findings))
         self._show_flow()
+        self._show_summary()
         self._show_title()
+
+    def _show_summary(self) -> None:
+        """The first page, as the config is now."""
+        found = causes(self.query_one(FindingsPane).findings) if self._is_checked else None
+        self.query_one(Summary).show(State(self.session.config, self.views, self._flow[:FLOWS], found))
+
+    @on(Summary.Picked)
+    async def _open_line(self, message: Summary.Picked) -> None:
+        message.stop()
+        if message.line.tab:
+            self.action_tab(message.line.tab)
+        else:
+            await self.jump(message.line.path)
+
+    @on(Summary.Looked)
+    def _look_at_line(self, message: Summary.Looked) -> None:
+        message.stop()
+        path, known = message.path, self._by_path
+        near = next((known[path[:size]] for size in range(len(path), 0, -1) if path[:size] in known), None)
+        if near is not None and self.query_one(Summary).has_focus:
+            self._show_help(near)
 
     @on(TabbedContent.TabActivated)
     @on(PreviewPane.Renewed)
@@ -561,7 +594,10 @@ class EditorScreen(EditorFiles):
         """While the cursor is on a section, the help is that of the section."""
         if self.query_one(SectionTree).has_focus:
             self.query_one("#hint", Static).update("", layout=False)
-            self.query_one(HelpPane).show_section(self.section, self._wanted()[0])
+            if self.section == SUMMARY:
+                self.query_one(HelpPane).show_summary()
+            else:
+                self.query_one(HelpPane).show_section(self.section, self._wanted()[0])
 
     @on(SectionTree.Picked)
     def _pick(self, message: SectionTree.Picked) -> None:
@@ -598,7 +634,9 @@ class EditorScreen(EditorFiles):
             self.section, self.unfolded = message.path, False
         if self._form_of not in (self.section, ()):
             await self._show_form()
-        if rows := self.rows:
+        if self.has_class("-summary"):
+            self.query_one(Summary).focus()
+        elif rows := self.rows:
             rows[0].focus()
         self.app.call_later(self._arrived)
 
@@ -728,6 +766,13 @@ class EditorScreen(EditorFiles):
         self.notify(told.format(label=shortened(change.label, TOLD)), markup=False)
         if [row.view.path for row in self.rows] != [view.path for view in self._wanted()[0]]:
             await self._show_form()
+        self._flash(change.path)
+
+    def _flash(self, path: KeyPath) -> None:
+        """Draw the eye to a field that changed without being typed in, where it is in sight."""
+        for row in self.rows:
+            if row.view.path == path:
+                row.flash()
 
     async def _after(self, changes: tuple[Change, ...], told: str) -> None:
         change = changes[-1]
@@ -741,6 +786,7 @@ class EditorScreen(EditorFiles):
             await (self._show_form_around(change.path) if here is not None else self._show_form())
         elif here is not None and here.view.path != change.path:
             self._focus_line(change.path)
+        self._flash(change.path)
 
     async def action_undo(self) -> None:
         self.app.clear_notifications()  # those of the keys before would cover the form
@@ -887,7 +933,7 @@ class EditorScreen(EditorFiles):
             self.query_one(SectionTree).focus()
         elif field is not None:
             field.focus()
-        elif isinstance(self.focused, FieldRow):
+        elif isinstance(self.focused, FieldRow | Summary):
             self.query_one(SectionTree).focus()
         else:
             self.leave_file()

@@ -41,6 +41,8 @@ NAME, VALUE, UNIT = (12, 34), (10, 44), 18
 """The fewest and the most cells of a name and of a value, and the most of a unit."""
 KEY, OWN_KEY, WIDE = 9, 16, 56
 """The fewest cells of a key, of a framework's key next to a unit, and of a form that shows ranges."""
+FLASH_SECONDS = 0.7
+"""How long a field is bright that changed without being typed in."""
 QUIET_SECONDS = 0.2
 """How long nobody types before a field takes another number of lines."""
 UNSAVED, CHANGED = "●", "•"
@@ -396,6 +398,11 @@ class FieldRow(Widget, can_focus=True):
         elif self.query(Button):
             self.query_one(".text", Button).label = self._first_line()
         self._settle()
+
+    def flash(self) -> None:
+        """Be bright for a moment: the value changed, and not by what was typed in it."""
+        self.add_class("-flash")
+        self.set_timer(FLASH_SECONDS, lambda: self.remove_class("-flash"))
 
     def tell(self, problem: str) -> None:
         """Show what is wrong with what was typed; nothing where nothing is."""

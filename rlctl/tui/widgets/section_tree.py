@@ -18,6 +18,8 @@ from rlctl.editing.fields import FieldView
 from rlctl.tui.language import say
 
 ERROR, WARNING = "✗", "!"
+SUMMARY: KeyPath = ("summary",)
+"""The place of the first page, above the sections; no section of a config is called so."""
 
 
 class SectionTree(Tree[KeyPath]):
@@ -94,8 +96,8 @@ class SectionTree(Tree[KeyPath]):
         pairs = zip(fields, known, strict=False)
         if len(known) == len(fields) and all(new is old or _seen(new) == _seen(old) for new, old in pairs):
             return
-        edited: dict[KeyPath, bool] = {}
-        used: dict[KeyPath, bool] = {}
+        edited: dict[KeyPath, bool] = {SUMMARY: False}
+        used: dict[KeyPath, bool] = {SUMMARY: True}
         names = {
             view.section: view.text for view in fields if view.section[:1] == ("stages",) and view.path[2:] == ("name",)
         }
@@ -115,6 +117,7 @@ class SectionTree(Tree[KeyPath]):
                 parent = self._by_path[path[:-1]] if len(path) > 1 else self.root
                 self._by_path[path] = parent.add(str(path[-1]), data=path, expand=False)
             name = f"{int(path[-1]) + 1} {escape(names[path])}" if path in names else path[-1]
+            name = say("summary") if path == SUMMARY else name
             label = f"{name}{' ●' if is_edited else ''}"
             label = label if used[path] else f"[dim]{label} {say('(off)')}[/dim]"
             if self._labels.get(path) != label:
