@@ -42,7 +42,7 @@ TOOLS = (
     ),
     Tool("rLLM", (), r"\brllm/backend=\w|" + _imports("rllm")),
     Tool("OpenRLHF", (), r"\bopenrlhf\.cli\.\w+|" + _imports("openrlhf")),
-    Tool("slime", (), r"(?=[\s\S]*--rollout-batch-size\b)(?=[\s\S]*--hf-checkpoint\b)|" + _imports("slime")),
+    Tool("slime", (), r"\A(?=[\s\S]*--rollout-batch-size\b)(?=[\s\S]*--hf-checkpoint\b)|" + _imports("slime")),
     Tool(
         "NeMo-RL",
         (
