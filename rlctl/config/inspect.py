@@ -304,10 +304,11 @@ def secrets(config: Any, *, references: bool = False) -> Iterator[tuple[tuple[st
         config: the config.
         references: whether values that only name a variable of the environment count too.
     """
-    marked = marked_secrets(config)
+    declared: Any = type(config)
+    marked = _marked_patterns(declared)
     for setting in settings(config):
         value = setting.value
-        if setting.path in marked or has_password(value) or is_token(value):
+        if setting.pattern in marked or has_password(value) or is_token(value):
             if references or not is_reference(value):
                 yield setting.path, value
         elif isinstance(value, dict | tuple):  # sections and choices in it are settings of their own
@@ -316,8 +317,14 @@ def secrets(config: Any, *, references: bool = False) -> Iterator[tuple[tuple[st
 
 def marked_secrets(config: Any) -> set[tuple[str | int, ...]]:
     """The paths of those that the schema marks: all of them may be null."""
-    secret = {key.pattern for key in walk(type(config)) if key.info.secret}
+    declared: Any = type(config)
+    secret = _marked_patterns(declared)
     return {setting.path for setting in settings(config) if setting.pattern in secret}
+
+
+@cache
+def _marked_patterns(declared: type) -> frozenset[str]:
+    return frozenset(key.pattern for key in walk(declared) if key.info.secret)
 
 
 def _secrets_within(

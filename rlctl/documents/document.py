@@ -74,18 +74,20 @@ class Document:
 
     def leaves(self) -> Iterator[tuple[KeyPath, Any]]:
         """Yield every leaf in order: scalars, empty collections, and lists without a mapping in them as one leaf."""
-        yield from _leaves((), self.values)
+        found: list[tuple[KeyPath, Any]] = []
+        _add_leaves(found, (), self.values)
+        return iter(found)
 
 
-def _leaves(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, Any]]:
+def _add_leaves(found: list[tuple[KeyPath, Any]], path: KeyPath, value: Any) -> None:
     if isinstance(value, dict) and value:
         for key, item in value.items():
-            yield from _leaves((*path, key), item)
+            _add_leaves(found, (*path, key), item)
     elif isinstance(value, list) and holds_mapping(value):
         for index, item in enumerate(value):
-            yield from _leaves((*path, index), item)
+            _add_leaves(found, (*path, index), item)
     elif path:
-        yield path, value
+        found.append((path, value))
 
 
 def holds_mapping(value: list[Any]) -> bool:

@@ -21,6 +21,7 @@ from rlctl.common.messages.reasons import reason_of, said
 from rlctl.common.secrets import concealed
 from rlctl.documents.document import Document
 from rlctl.documents.paths import KeyPath, copied, dotted, merged
+from rlctl.documents.scalars import plain_value
 
 MISSING = "???"
 """The value OmegaConf takes for: mandatory, not set yet."""
@@ -32,6 +33,7 @@ _MAX_NESTING = 25
 _NAME = r"[A-Za-z_]\w*"
 _SIMPLE = re.compile(
     rf"\$\{{(?:(?P<node>{_NAME}(?:\.{_NAME})*)"
+    rf"|oc\.select:(?P<select>{_NAME}(?:\.{_NAME})*)(?:,(?P<otherwise>null|[Tt]rue|[Ff]alse|0|[1-9]\d{{0,17}}|\[\]|\{{\}}))?"
     rf"|oc\.env:(?P<env>{_NAME})(?P<comma>,(?P<default>(?!(?i:null|true|false|inf|nan)\b)[A-Za-z/][\w./-]*))?)\}}",
     re.ASCII,
 )
@@ -146,6 +148,11 @@ def _tree(text: str, **rule: str) -> Any:
     return parse(text, **rule)
 
 
+def _otherwise(text: str | None) -> Any:
+    """What a plain ``oc.select`` stands for if there is no such key."""
+    return {"[]": [], "{}": {}}.get(text or "null", plain_value(text or "null"))
+
+
 class _Resolver:
     """Evaluates expressions against one tree; every place is evaluated once."""
 
@@ -242,6 +249,8 @@ class _Resolver:
     def _plain_form(self, match: re.Match[str]) -> Any:
         if match["node"]:
             return self._node(match["node"])
+        if match["select"]:
+            return self._select((), match["select"], _otherwise(match["otherwise"]))
         return self._env((), match["env"], match["default"] if match["comma"] else _NO_DEFAULT)
 
     def _parsed(self, text: str, path: KeyPath, **rule: str) -> Any:

@@ -15,8 +15,19 @@ from itertools import islice, takewhile
 from typing import Any
 
 from rlctl.adapters import dialect as dialect_called
-from rlctl.adapters.engine.meanings import flat
-from rlctl.adapters.engine.rules import ABSENT, Absent, Chosen, Key, Rule, Switch, Tree, matches, split, version_of
+from rlctl.adapters.engine.rules import (
+    ABSENT,
+    Absent,
+    Chosen,
+    Key,
+    Rule,
+    Switch,
+    Tree,
+    flat,
+    matches,
+    split,
+    version_of,
+)
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import GONE, changed_leaves, find, gates, remove
 from rlctl.adapters.engine.tree import put as put_in_tree
@@ -75,10 +86,8 @@ def in_own_words(
 
 
 def with_own_keys(findings: Sequence[Finding], loaded: Loaded, source: str) -> list[Finding]:
-    """The findings with the keys of a file of a framework, without hints that need a value to be tried in them."""
-    if source.partition("@")[0] in ("", "rlctl") or not findings:
-        return list(findings)
-    marked = Adviser(loaded, source, {}).marked
+    """The findings with the keys of a file, without hints that need a value to be tried."""
+    marked = own_names(loaded, source)
     return [
         replace(finding, message=marked(finding.message), hint="" if finding.candidates else marked(finding.hint))
         for finding in findings
@@ -401,8 +410,7 @@ class Adviser:
     def _rules(self, path: KeyPath) -> Iterator[Rule]:
         """The rules that fill a canonical key, or the name of the option at it."""
         wanted = tuple("*" if isinstance(part, int) else part for part in path)
-        for rule in flat(self._table.rules):
-            filled = [split(name.replace("[]", ".*").replace("{}", ".*")) for name in rule.canonical]
+        for rule, filled in self._table.filled:
             if any(item == wanted or item == (*wanted, "type") or matches(item, wanted) for item in filled):
                 yield rule
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rlctl.adapters import dialect
-from rlctl.adapters.engine.meanings import filled, flat, meanings, named, others
-from rlctl.adapters.engine.rules import CustomRule, Rule
+from rlctl.adapters.engine.meanings import filled, meanings, named, others
+from rlctl.adapters.engine.rules import CustomRule, Rule, flat
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import find, put
 from rlctl.adapters.roll.renamed_roles import Spelled, Without

@@ -12,10 +12,11 @@ import yaml
 
 from rlctl import check
 from rlctl.adapters import dialect
-from rlctl.adapters.engine.meanings import flat, others
-from rlctl.adapters.engine.rules import ABSENT, Absent, DialectKey, FromSchema, matches, split, version_of
+from rlctl.adapters.engine.meanings import others
+from rlctl.adapters.engine.rules import ABSENT, Absent, DialectKey, FromSchema, flat, matches, split, version_of
 from rlctl.adapters.engine.schema import FOLDER, Composition, Schema, schema
 from rlctl.adapters.engine.table import UNSAID, Table, followed
+from rlctl.adapters.engine.tree import find
 from rlctl.adapters.verl.dialect import CHOICES, RECIPES
 from rlctl.common.errors import TranslationError
 from rlctl.documents import Document, read_yaml
@@ -161,7 +162,9 @@ def test_the_asynchronous_trainers_have_defaults_of_their_own() -> None:
     table = dialect("verl").tables["ppo"]
     bypass = ("algorithm", "rollout_correction", "bypass_mode")
     for trainer, value in (("", False), ("fully_async", True), ("one_step_off", True)):
-        assert table.composed_for(Composition("fsdp", trainer)).default_at(bypass, (0, 9)) is value
+        composed = table.composed_for(Composition("fsdp", trainer))
+        assert composed.default_at(bypass, (0, 9)) is value
+        assert find(composed.defaults_tree((0, 9)), bypass) is value
 
 
 def test_a_key_of_another_engine_is_refused_by_hydra_and_by_check() -> None:

@@ -10,9 +10,9 @@ import yaml
 
 from rlctl.adapters import SIGNS, dialect, names
 from rlctl.adapters.engine.dialect import Detection
-from rlctl.adapters.engine.meanings import flat, named
+from rlctl.adapters.engine.meanings import named
 from rlctl.adapters.engine.reading import unknown_keys
-from rlctl.adapters.engine.rules import CustomRule, Dropped, Key, matches, version_of
+from rlctl.adapters.engine.rules import CustomRule, Dropped, Key, flat, matches, version_of
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.tree import put
 from rlctl.common.report import Bucket

@@ -42,7 +42,7 @@ EXPRESSIONS = [
     "${oc.env:NOPE, spaced out}", "${oc.env:NOPE,}", "${oc.env:NOPE,/a/b-c.d}", "${oc.env:REF}", "${oc.env:NOPE,a:b}", "${oc.env:NOPE,nullable}",
     "${oc.decode:${oc.env:NUMBER}}", "${oc.decode:${oc.env:LIST}}", "${oc.decode:${oc.env:REF}}", "${oc.decode:null}",
     "${oc.select:a.b,5}", "${oc.select:a.zz,5}", "${oc.select:must,dflt}", "${oc.select:zz}", "${oc.select:zz.y,[1,2]}", "${oc.select:zz,{u: 1}}",
-    "${oc.select:zz,${a.b}}", "${oc.select:a.n,3}", "${oc.dict.keys:a.f}", "${oc.dict.values:keys}", "${oc.create:{q: 1}}",
+    "${oc.select:zz,${a.b}}", "${oc.select:zz,null}", "${oc.select:zz,False}", "${oc.select:zz,[]}", "x${oc.select:zz,{}}", "${oc.select:a.n,3}", "${oc.dict.keys:a.f}", "${oc.dict.values:keys}", "${oc.create:{q: 1}}",
     r"\${a.b}", r"\\${a.b}", r"a\b${a.b}", "$a", "$ {a}", "{a}", "50%$", "${oc.env:HOME_DIR}-${a.b}-${oc.select:zz,q}",
 ]  # fmt: skip
 

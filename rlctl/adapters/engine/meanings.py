@@ -6,7 +6,7 @@ All of it is read from the tables; no dialect is known by name.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -20,11 +20,11 @@ from rlctl.adapters.engine.rules import (
     DefaultFrom,
     DialectKey,
     Dropped,
-    Group,
     Key,
     Noted,
     Rule,
     VersionedDefault,
+    flat,
     matches,
     split,
     version_of,
@@ -253,15 +253,6 @@ def _plain(path: str) -> KeyPath:
     """A canonical key as tables name it, with ``*`` for the items of lists."""
     text = path.replace("[]", ".*").replace("{}", ".*")
     return tuple("*" if isinstance(part, int) else part for part in split(text))
-
-
-def flat(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """The rules, those inside others in their place."""
-    for rule in rules:
-        if isinstance(rule, Group):
-            yield from flat(rule.rules)
-        else:
-            yield rule
 
 
 def _how(rule: Rule) -> str:

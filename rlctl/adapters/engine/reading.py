@@ -386,12 +386,23 @@ class Reader:
             return False
         if not self.composed and explicit is None:
             return False
-        default = TextView(self.table, self.version, {}, {}).get(dotted_key(leaf), ABSENT)
+        default = self._default_alone(leaf)
         resolved = find(self.resolved.values, leaf)
         if not isinstance(default, Absent):
             return bool(default == resolved)
         refers = isinstance(value, str) and "${" in value and "oc.env" not in value
         return refers or resolved is False or resolved in (None, "", [], {})
+
+    def _default_alone(self, leaf: KeyPath) -> Any:
+        """The default of a key in a file that sets no other."""
+        if leaf not in self._defaults_alone:
+            view = TextView(self.table, self.version, {}, {})
+            self._defaults_alone[leaf] = view.get(dotted_key(leaf), ABSENT)
+        return self._defaults_alone[leaf]
+
+    @cached_property
+    def _defaults_alone(self) -> dict[KeyPath, Any]:
+        return {}
 
     def _remember(self, flow: Flow, written: Sequence[KeyPath], explicit: bool) -> None:
         leaf = written[0] if written else None
@@ -538,6 +549,7 @@ class Reader:
         A rule may fall back to the default: the config would then say something else than the text.
         """
         refused = {finding.key for finding in self.findings if finding.level is Level.ERROR}
+        seen: set[KeyPath] = set()
         for leaf in leaves:
             bucket = self._entry_at[dotted(leaf)].bucket
             # A rule that cannot compute with a value may leave it: then it is carried, and the default would be used.
@@ -545,6 +557,9 @@ class Reader:
             effective = left or bucket in (Bucket.MAPPED, Bucket.DERIVED)
             inside = (leaf[:-1],) if bucket is not Bucket.DEAD else ()
             for key in (*((leaf,) if effective else ()), *inside) if leaf not in self.resolved.missing else ():
+                if key in seen:
+                    continue
+                seen.add(key)
                 error = self._of_other_kind(key) if dotted(key) not in refused else None
                 if error is not None:
                     self.findings.append(self._bad_value(key, error))

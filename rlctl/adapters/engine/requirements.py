@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
+from functools import cached_property
 from importlib import import_module
 from itertools import islice
 from typing import Any
@@ -248,6 +249,15 @@ class Requirements:
 
     def of(self, series: str) -> Requirements | None:
         """What a release such as ``0.5`` refuses; None if its source was not read."""
+        if series not in self._by_series:
+            self._by_series[series] = self._of(series)
+        return self._by_series[series]
+
+    @cached_property
+    def _by_series(self) -> dict[str, Requirements | None]:
+        return {}
+
+    def _of(self, series: str) -> Requirements | None:
         newest = series_of(self.release)
         if series != newest and series not in self.older:
             return None

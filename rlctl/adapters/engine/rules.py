@@ -942,6 +942,15 @@ def unsupported(reason: str, *keys: str, since: str = "", until: str = "") -> li
     return [Noted(key, "unsupported", reason, since, until) for key in keys]
 
 
+def flat(rules: Iterable[Rule]) -> Iterator[Rule]:
+    """The rules, those inside others in their place."""
+    for rule in rules:
+        if isinstance(rule, Group):
+            yield from flat(rule.rules)
+        else:
+            yield rule
+
+
 def matches(pattern: KeyPath, path: Sequence[Any]) -> bool:
     """Whether a path fits a pattern with ``*`` for one part and a last ``**`` for one or more."""
     if pattern and pattern[-1] == "**":

@@ -21,6 +21,7 @@ from rlctl.adapters.engine.rules import (
     Rule,
     Same,
     Version,
+    flat,
     matches,
     split,
     version_of,
@@ -72,6 +73,14 @@ class Table:
                 before = found.get(key.path)
                 found[key.path] = key if before is None else _joined(before, key)
         return found
+
+    @cached_property
+    def filled(self) -> list[tuple[Rule, list[KeyPath]]]:
+        """Every rule, those inside others too, with the canonical keys that it fills."""
+        return [
+            (rule, [split(name.replace("[]", ".*").replace("{}", ".*")) for name in rule.canonical])
+            for rule in flat(self.rules)
+        ]
 
     @cached_property
     def plain(self) -> dict[str, str]:
@@ -128,9 +137,17 @@ class Table:
         """The table's key at a place in the text."""
         wanted = generic(path)
         exact = self.index.get(wanted)
-        if exact is not None:
+        if exact is not None or wanted[0] not in self.patterns:
             return exact
-        return next((self.index[item] for item in self.patterns.get(wanted[0], ()) if matches(item, wanted)), None)
+        if wanted not in self._matched:
+            found = (self.index[item] for item in self.patterns[wanted[0]] if matches(item, wanted))
+            self._matched[wanted] = next(found, None)
+        return self._matched[wanted]
+
+    @cached_property
+    def _matched(self) -> dict[KeyPath, DialectKey | None]:
+        """The keys at places that a pattern may match: filled as places are asked for."""
+        return {}
 
     def default_at(self, path: KeyPath, version: Version) -> Any:
         """The default of the key at a place; ABSENT where it has none, ``DefaultFrom`` where it follows another."""
@@ -195,10 +212,17 @@ class Table:
         return composed or self.schema.is_free(place, release, self.composition) or self.is_unlisted(place, version)
 
     def composed_for(self, composition: Composition) -> Table:
-        """The same table with the defaults of a composition."""
-        made = copy(self)
-        object.__setattr__(made, "composition", composition)
-        return made
+        """The same table with the defaults of a composition. Made once, for it keeps what it worked out."""
+        if composition not in self._composed:
+            made = copy(self)  # with what was worked out of its rules, but not of its defaults
+            made.__dict__.pop("_trees", None)
+            object.__setattr__(made, "composition", composition)
+            self._composed[composition] = made
+        return self._composed[composition]
+
+    @cached_property
+    def _composed(self) -> dict[Composition, Table]:
+        return {}
 
     def note_for(self, path: KeyPath, version: Version) -> Noted | None:
         """What the table says of a key without a rule; a note for this version before one for another."""
