@@ -112,6 +112,7 @@ def check(
     runner: str = RLCTL,
     terms: MemoryTerms = OWN,
     more: Iterable[Check] = (),
+    verifies: bool = True,
 ) -> list[Finding]:
     """Check a config, each of its stages as it will run.
 
@@ -124,21 +125,22 @@ def check(
         runner: the framework that is to run it; findings that say nothing of that one are left away.
         terms: what that framework holds in memory.
         more: further rules, such as ``RULES_OF_FILES``.
+        verifies: whether only those fixes stay that solve their problem and make no other, which takes longer than finding it.
     """
     rules = (*RULES, *more)
     surroundings = CheckContext(cluster, symbolic, silent, runner, terms)
     if not config.stages:
-        return [_finding(problem, (), locate, runner) for problem in _problems(config, surroundings, rules)]
+        found = _problems(config, surroundings, rules, verifies=verifies)
+        return [_finding(problem, (), locate, runner) for problem in found]
     stages, broken = resolve_stages(config)
     findings = [Finding("stage", Level.ERROR, f.message, f.key, locate(("stages",)), f.hint) for f in broken]
-    found = (
-        {index: _problems(stage.config, _of_stage(surroundings, index), rules) for index, stage in enumerate(stages)}
-        if not broken
-        else {}
-    )
-    everywhere = [problem for problem in found.get(0, []) if all(problem in others for others in found.values())]
+    by_stage = {
+        index: _problems(stage.config, _of_stage(surroundings, index), rules, verifies=verifies)
+        for index, stage in enumerate(stages if not broken else ())
+    }
+    everywhere = [problem for problem in by_stage.get(0, []) if all(problem in others for others in by_stage.values())]
     findings += [_finding(problem, (), locate, runner) for problem in everywhere]
-    for index, problems in found.items():
+    for index, problems in by_stage.items():
         own = (problem for problem in problems if problem not in everywhere)
         found_here = [_finding(problem, ("stages", index), _in_stage(config, index, locate), runner) for problem in own]
         findings += [replace(item, stage=stages[index].name) for item in found_here]
@@ -204,9 +206,11 @@ def _in_stage(config: Config, index: int, locate: Locate) -> Locate:
     return located
 
 
-def _problems(config: Config, surroundings: CheckContext, rules: Iterable[Check]) -> list[Problem]:
+def _problems(config: Config, surroundings: CheckContext, rules: Iterable[Check], *, verifies: bool) -> list[Problem]:
     found = (problem for rule in rules for problem in rule(config, surroundings))
     told = [problem for problem in found if level_for(problem.id, surroundings.runner) is not None]
+    if not verifies:
+        return told
     before = {(problem.id, problem.key) for problem in told}
     return [replace(problem, fixes=_working(config, surroundings, problem, before)) for problem in told]
 

@@ -129,6 +129,7 @@ def _of_config(loaded: Loaded, report: Report, question: Question) -> list[Findi
         runner=question.runner,
         terms=memory_terms(report, question.runner),
         more=rules,
+        verifies=question.tries_values,
     )
     if not question.tries_values:
         return with_own_keys(found, loaded, report.dialect)

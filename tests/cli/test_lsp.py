@@ -297,6 +297,15 @@ def test_every_fix_that_is_offered_is_accepted_by_check(folder: Path) -> None:
         assert {(found.code, found.key) for found in left} <= {(found.code, found.key) for found in analysis.findings}
 
 
+def test_a_key_that_is_typed_keeps_the_release_until_typing_pauses() -> None:
+    before = made(YAML, "run.yaml")
+    typed = analyse(YAML.replace("temperature:", "temperatur:"), "run.yaml", before=before)
+    assert typed.keeps_release
+    assert typed.dialect == before.dialect
+    assert "mistyped-key" in {item.code for item in typed.findings}
+    assert not analyse("data:\n  train_files: a\n", "run.yaml", before=before).keeps_release
+
+
 def test_half_written_texts_keep_what_was_known() -> None:
     before = made(YAML, "run.yaml")
     for broken in (YAML + "trainer: [", YAML.replace("data:\n", "data\n", 1), YAML[: YAML.index("rollout:") + 3]):

@@ -25,6 +25,8 @@ FIXES = 3
 """Most values of one key that are offered as fixes."""
 OF_RELEASE = frozenset({"release-assumed", "releases-differ", "other-release"})
 """Notes on the release that was detected."""
+TYPED = 4
+"""Most keys that differ between two texts of which the second was typed into the first."""
 TRIED = 8
 """Most values of one key that are tried for them."""
 
@@ -60,7 +62,7 @@ class Analysis:
     is_config: bool = True
     """Whether it is a config at all: other YAML files and scripts are left alone."""
     keeps_release: bool = False
-    """Whether its release is that of the text before, which has the same keys: to detect it takes half of the time."""
+    """Whether its release is that of the text before, which has nearly the same keys: to detect it takes half of the time."""
     _repairs: dict[tuple[str, str, int], list[Repair]] = field(default_factory=dict)
 
     @property
@@ -156,11 +158,11 @@ def analyse(
         runner: who runs the config; empty if that is the framework of the file.
         before: of the text before a change: shown where the changed one cannot be read.
         tries_values: whether hints have the values that the file's framework can express, and the release is detected again
-            although the keys are the same; takes longer.
+            although the keys are nearly the same; takes longer.
     """
     text = Text(content, name)
     last = before.dialect.partition("@")[0] if before is not None else ""
-    same = None if tries_values else before if before is not None and _has_same_keys(before, text) else None
+    same = None if tries_values else before if before is not None and _is_changed_little(before, text) else None
     try:
         loaded, report = _read(content, name, same.dialect if same else None, without_kept=last != "rlctl")
         found = report.dialect.partition("@")[0]
@@ -181,10 +183,10 @@ def analyse(
     return made
 
 
-def _has_same_keys(before: Analysis, text: Text) -> bool:
-    """Whether a text differs from the one before in values alone, so that the same releases have its keys."""
+def _is_changed_little(before: Analysis, text: Text) -> bool:
+    """Whether a text differs from the one before in values and in few keys, as while a key is typed: its release is the same."""
     is_read = before.loaded is not None and not any(item.code == "unreadable" for item in before.findings)
-    return is_read and [key.path for key in before.text.keys] == [key.path for key in text.keys]
+    return is_read and len(before.text.paths ^ text.paths) <= TYPED
 
 
 def _read(content: str, name: str, dialect: str | None = None, *, without_kept: bool) -> tuple[Loaded | None, Report]:

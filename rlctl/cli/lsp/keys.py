@@ -7,8 +7,7 @@ from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
 from rlctl.adapters import dialect
-from rlctl.adapters.engine.meanings import flat
-from rlctl.adapters.engine.rules import Absent, Chosen, Key
+from rlctl.adapters.engine.rules import Absent, Chosen, Key, flat
 from rlctl.adapters.engine.rules import version_of as version
 from rlctl.adapters.engine.table import Table
 from rlctl.adapters.engine.values import Names

@@ -7,6 +7,7 @@ editor asks for them. The server keeps nothing that the editor does not send aga
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 from collections.abc import Sequence
@@ -46,6 +47,7 @@ class ConfigServer(LanguageServer):
         self.runner = runner
         self.analyses: dict[str, Analysis] = {}
         self._pending: dict[str, asyncio.Task[None]] = {}
+        self._is_warm = False
         self._published: dict[str, dict[str, list[types.Diagnostic]]] = {}
         """By text that is checked, the diagnostics of each file."""
 
@@ -58,6 +60,10 @@ class ConfigServer(LanguageServer):
     async def _later(self, uri: str) -> None:
         await asyncio.sleep(GATHERED)
         made = self.refresh(uri)
+        if not self._is_warm:  # schemas and tables stay: no later search for garbage goes through them again
+            self._is_warm = True
+            gc.collect()
+            gc.freeze()
         if made is None or not (made.keeps_release or any(item.candidates or item.own_fixes for item in made.findings)):
             return
         await asyncio.sleep(PAUSE)

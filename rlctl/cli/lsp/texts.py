@@ -92,7 +92,8 @@ class Text:
                 continue
             block = -1
             match = _YAML_KEY.match(line)
-            dashes = [found.start() for found in re.finditer(r"-(?= )", line[: _start_of_item(line)])]
+            start = _start_of_item(line) if line[indent] == "-" else 0
+            dashes = [place for place in range(start) if line[place] == "-"]
             first = dashes[0] if dashes else indent
             while around and (
                 around[-1][0] > first or (around[-1][0] == first and (not dashes or around[-1][1] == "*"))
@@ -112,18 +113,37 @@ class Text:
 
     def key_on(self, line: int, column: int) -> KeyAt | None:
         """The key at a place, or whose value is there."""
-        found = [key for key in self.keys if key.span.line == line and key.span.start <= column <= key.value.end]
+        found = [key for key in self._on_line.get(line, ()) if key.span.start <= column <= key.value.end]
         return found[-1] if found else None
 
     def find(self, name: str, near: int | None = None) -> KeyAt | None:
         """A key by its name in messages, such as ``data.train[0].path``; the one on a line, if that is known."""
         wanted = tuple(part for part in re.split(r"[.\[\]]+", name.lstrip("+~")) if part and not part.isdigit())
-        found = [key for key in self.keys if tuple(part for part in key.path if part != "*") == wanted]
-        on_line = [key for key in self.keys if key.span.line == near]
-        exact = [key for key in found if key in on_line]
         if near is None:
-            return found[-1] if found else None
+            return next(iter(self._named.get(wanted, ())[-1:]), None)
+        on_line = self._on_line.get(near, [])
+        exact = [key for key in on_line if _names_of(key) == wanted]
         return next(iter(exact or [key for key in on_line if wanted and key.path[-1] == wanted[-1]]), None)
+
+    @cached_property
+    def paths(self) -> frozenset[tuple[str, ...]]:
+        """The paths of all keys."""
+        return frozenset(key.path for key in self.keys)
+
+    @cached_property
+    def _named(self) -> dict[tuple[str, ...], list[KeyAt]]:
+        """The keys by their path without indices."""
+        found: dict[tuple[str, ...], list[KeyAt]] = {}
+        for key in self.keys:
+            found.setdefault(_names_of(key), []).append(key)
+        return found
+
+    @cached_property
+    def _on_line(self) -> dict[int, list[KeyAt]]:
+        found: dict[int, list[KeyAt]] = {}
+        for key in self.keys:
+            found.setdefault(key.span.line, []).append(key)
+        return found
 
     def typed(self, line: int, column: int) -> Typed | None:
         """What is typed at a place; None where neither a key nor a value is expected."""
@@ -218,6 +238,10 @@ class Text:
                 last -= 1
             if last > key.span.line:
                 yield key.span.line, last, False
+
+
+def _names_of(key: KeyAt) -> tuple[str, ...]:
+    return tuple(part for part in key.path if part != "*")
 
 
 def _named(pattern: re.Pattern[str], line: str, column: int) -> str:
