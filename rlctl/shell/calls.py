@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from rlctl.common.errors import DocumentError, Location
-from rlctl.common.filenames import expanded
+from rlctl.common.filenames import SCRIPT_ENDINGS, expanded
 from rlctl.common.messages.reasons import said
 from rlctl.common.numbers import natural
 from rlctl.documents.files import read_text
 from rlctl.shell import builtins
 from rlctl.shell.assignments import ASSIGNMENT, HINT, word_sources
 from rlctl.shell.conditions import Status
+from rlctl.shell.launch import after_equals, program_of
 from rlctl.shell.redirections import Redirections
 from rlctl.shell.statements import Command, End, Return
 from rlctl.shell.syntax import Script, parse
@@ -25,10 +26,10 @@ from rlctl.shell.text import Text, hidden, joined, literal, plain, unknown, unkn
 from rlctl.shell.undecided import program_in
 
 _MAX_DEPTH = 30
-_LAUNCHERS = frozenset(
-    {"srun", "mpirun", "mpiexec", "nohup", "timeout", "env", "exec", "sudo", "setsid", "stdbuf", "nice", "numactl"}
-)
-"""Programs that start another, which may be a shell with statements of its own."""
+_LAUNCHERS = frozenset({"srun", "mpirun", "mpiexec", "numactl"})
+"""Programs that start another behind options of their own; it may be a shell with statements of its own."""
+_WITH_VALUE = re.compile(r"[-+]\w*[oO]|--rcfile|--init-file")
+"""Options of bash that take the next word."""
 
 
 class Calls(Redirections):
@@ -146,7 +147,8 @@ class Calls(Redirections):
             raise DocumentError(said("rlctl does not evaluate '{name}' here", name="trap"), at=at, hint=HINT)
         if signals & {"EXIT", "0", "ERR"} and hidden(words[0]) is None:
             script = parse(plain(words[0]), at.file, at.line)
-            if program_in(script, script.root) or ("ERR" in signals and _assigns(script.root)):
+            goes_on = "ERR" in signals and not self.state.ends_on_failure
+            if program_in(script, script.root) or (goes_on and _assigns(script.root)):
                 raise DocumentError(said("rlctl does not evaluate '{name}' here", name="trap"), at=at, hint=HINT)
         return True
 
@@ -167,10 +169,11 @@ class Calls(Redirections):
         name = plain(words[0])
         if name in ("source", "."):
             return self._source(words, at)
-        if name in ("bash", "sh") and len(words) > 1:
-            return self._shell(words[1:], at)
-        if (inner := _shell_in(words)) is not None:
-            return self._shell(inner, at)
+        if (inner := self._script_in(words, at)) is not None:
+            status = self._shell(inner, words[: len(words) - len(inner)], at)
+            if name == "exec":
+                raise End(status)  # the script takes the place of this one
+            return status
         if name == "shift":
             return self._shift(words, at)
         if name == "test":
@@ -245,14 +248,41 @@ class Calls(Redirections):
             if words[2:] and self.state.arguments_set != times:  # they stay, unless a function was called after that
                 self.state.arguments = unknown_items(said("rlctl does not evaluate '{name}' here", name="set"), at)
 
-    def _shell(self, arguments: list[Text], at: Location) -> Status:
-        """``bash -c TEXT`` and ``bash FILE ARGUMENTS``, which change nothing in this script."""
-        options = [plain(word) for word in arguments if plain(word).startswith("-")]
-        rest = [word for word in arguments if not plain(word).startswith("-")]
+    def _script_in(self, words: list[Text], at: Location) -> list[Text] | None:
+        """What a shell is given, behind wrappers as in ``nohup bash FILE``; of a script that is started by its path, that."""
+        texts = [plain(word) for word in words]
+        shells = [place for place, text in enumerate(texts[:-1]) if text.rpartition("/")[2] in ("bash", "sh")]
+        files = [place for place, text in enumerate(texts) if text.endswith(SCRIPT_ENDINGS)]
+        if not shells and not files:
+            return None
+        if texts[0].rpartition("/")[2] in _LAUNCHERS:
+            place = min(*shells[:1], *(place for place in files if self._script_file(texts[place])), len(words))
+            return words[place + (place in shells) :] or None
+        program = program_of(words, at)
+        if program is None:
+            return None
+        if program.name.rpartition("/")[2] in ("bash", "sh"):
+            return list(program.arguments) or None
+        place = len(words) - len(program.arguments) - 1
+        is_file = place in files and hidden(words[place]) is None and self._script_file(program.name) is not None
+        return words[place:] if is_file else None
+
+    def _shell(self, arguments: list[Text], before: Sequence[Text], at: Location) -> Status:
+        """``bash -c TEXT`` and ``bash FILE ARGUMENTS``, which change nothing in this script; ``env`` may set variables before."""
+        options, rest = _options_of_shell(arguments)
         try:
             with self._apart(), self._intolerant():
                 self.state.become_process()
-                if any("c" in option for option in options) and rest:
+                for word in before:
+                    name, equals, _ = plain(word).partition("=")
+                    if equals and re.fullmatch(r"[A-Za-z_]\w*", name):
+                        self.state.assign(name, after_equals(word, len(name) + 1))
+                        self.state.exported[name] = at
+                flags = "".join(option for option in options if re.fullmatch(r"-\w+", option))
+                self.state.ends_on_failure = "e" in flags or "errexit" in options
+                self.state.strict = "u" in flags or "nounset" in options
+                self.state.pipes_fail = "pipefail" in options
+                if "c" in flags and rest:
                     script = parse(plain(rest[0]), at.file, at.line)
                     self.state.zero = plain(rest[1]) if rest[1:] else "bash"
                     self.state.arguments = rest[2:]
@@ -322,13 +352,17 @@ class Calls(Redirections):
         return _without_line_end(found)
 
 
-def _shell_in(words: Sequence[Text]) -> list[Text] | None:
-    """What ``bash -c`` is told that a launcher starts, as ``srun ... bash -c TEXT``."""
-    texts = [plain(word) for word in words]
-    if texts[0].rpartition("/")[2] not in _LAUNCHERS:
-        return None
-    places = [place for place, text in enumerate(texts[:-2]) if text.rpartition("/")[2] in ("bash", "sh")]
-    return next((list(words[place + 1 :]) for place in places if re.fullmatch(r"-\w*c", texts[place + 1])), None)
+def _options_of_shell(words: Sequence[Text]) -> tuple[list[str], list[Text]]:
+    """The options of a shell, and what follows them: a file or a text, with its arguments."""
+    options: list[str] = []
+    rest = list(words)
+    while rest and (option := plain(rest[0]))[:1] in ("-", "+") and len(option) > 1:
+        count = 2 if _WITH_VALUE.fullmatch(option) else 1
+        options += map(plain, rest[:count])
+        del rest[:count]
+        if option == "--":
+            break
+    return options, rest
 
 
 def _told_status(words: Sequence[Text]) -> Status:

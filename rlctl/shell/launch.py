@@ -128,7 +128,7 @@ def _in_launcher(words: list[Text], at: Location, folder: str) -> LaunchProgram 
         if text.startswith("--"):
             name, equals, _ = text.partition("=")
             following = words[index + 1] if index + 1 < len(words) else ()
-            options[name[2:].replace("_", "-")] = _after_equals(word, len(name) + 1) if equals else following
+            options[name[2:].replace("_", "-")] = after_equals(word, len(name) + 1) if equals else following
     return None
 
 
@@ -165,7 +165,7 @@ def told(program: LaunchProgram) -> ParsedCommand:
         if text.startswith("-") and len(text) > 1:
             name, equals, _ = text.partition("=")
             if equals:
-                found.options[name.lstrip("-")] = _after_equals(word, len(name) + 1)
+                found.options[name.lstrip("-")] = after_equals(word, len(name) + 1)
             elif name in SWEEPS or not words or _OVERRIDE.fullmatch(plain(words[0])) or plain(words[0]).startswith("-"):
                 found.options[name.lstrip("-")] = ()
             else:
@@ -214,7 +214,7 @@ def is_override(text: str) -> bool:
     return _OVERRIDE.fullmatch(text) is not None
 
 
-def _after_equals(word: Text, length: int) -> Text:
+def after_equals(word: Text, length: int) -> Text:
     """A word without its first characters."""
     found = []
     for piece in word:

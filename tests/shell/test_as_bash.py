@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -227,3 +228,43 @@ def test_the_name_of_a_sourced_file_is_known_in_it(tmp_path: Path) -> None:
     (tmp_path / "lib" / "env.sh").write_text('HERE=$(dirname "${BASH_SOURCE[0]}"); where() { echo "$BASH_SOURCE"; }\n')
     script = f"cd {tmp_path}; source lib/env.sh; trainer $HERE $(where) $(basename $BASH_SOURCE)"
     assert [plain(word) for word in read(script).commands[-1].words] == ["trainer", "lib", "lib/env.sh", "run.sh"]
+
+
+STARTED = (
+    'bash inner.sh --lr 5 "a b"',
+    "bash -x inner.sh -- a",
+    "bash -euo pipefail inner.sh --lr 5",
+    "/bin/bash ./inner.sh -x a",
+    './inner.sh --lr 5 "a b"',
+    '"$PWD/inner.sh" a --lr',
+    "LR=1 ./inner.sh a",
+    "env LR=2 SIZE=3 bash inner.sh --lr",
+    "env LR=4 ./inner.sh",
+    "nohup bash inner.sh a --lr 5",
+    "timeout 5 ./inner.sh a",
+    "command ./inner.sh a",
+    "bash -lc './inner.sh --lr 5'",
+    "bash -c './inner.sh \"$@\"' x --lr 5",
+    "(exec bash inner.sh --lr 5)",
+    "exec ./inner.sh --lr 5",
+)
+"""Ways to start another script; each is given options, and variables by some."""
+
+
+@needs_bash
+def test_another_script_is_given_its_words_and_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    inner = tmp_path / "inner.sh"
+    inner.write_text('#!/bin/bash\nprintf "%s\\0" "${0##*/}" "$@" "${LR:-}" "$SIZE" >> out; echo >> out\n')
+    inner.chmod(0o755)
+    script = "export SIZE=8\n" + "\n".join(STARTED) + "\n"
+    subprocess.run(["bash", "-c", script], capture_output=True, check=True, stdin=subprocess.DEVNULL)
+    wanted = [line.split("\0")[:-1] for line in (tmp_path / "out").read_text().splitlines()]
+    inner.write_text('trainer "${0##*/}" "$@" "${LR:-}" "$SIZE"\n')
+    monkeypatch.setenv("PWD", str(tmp_path))
+    reading = read(script.replace("$PWD", str(tmp_path)))
+    assert [[plain(word) for word in command.words[1:]] for command in reading.commands] == wanted
+
+
+def test_what_a_trap_on_errors_sets_is_lost_where_errors_end_the_script() -> None:
+    assert read("set -e\ntrap 'code=$?; echo $code' ERR\ntrainer a").commands

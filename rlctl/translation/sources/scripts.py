@@ -16,7 +16,7 @@ from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters import names as dialect_names
 from rlctl.adapters.engine.dialect import TrainerProgram
 from rlctl.common.errors import DocumentError, Location, RlctlError, UsageError
-from rlctl.common.filenames import YAML_ENDINGS, is_file
+from rlctl.common.filenames import SCRIPT_ENDINGS, YAML_ENDINGS, is_file
 from rlctl.common.messages.reasons import said
 from rlctl.common.numbers import natural
 from rlctl.common.records import record
@@ -279,7 +279,7 @@ def _launch(command: Command) -> ScriptLaunch | None:
     for each in (program, inner):  # a launcher's own module may start the trainer that it names first
         if (found := _trainer(each.name)) is not None:
             return ScriptLaunch(each, *found, command.vanished)
-    is_python = program.name.endswith(".py") or "." in program.name
+    is_python = "." in program.name and not program.name.endswith(SCRIPT_ENDINGS)
     if is_python and any(is_override(plain(word)) and not plain(word).startswith("-") for word in program.arguments):
         return ScriptLaunch(program, "", TrainerProgram("hydra"))
     return None
@@ -310,6 +310,16 @@ def _ended(text: str, name: str, how: Script, arguments: Sequence[Text], reading
 
 def _the_one(found: Sequence[ScriptLaunch], name: str, reading: ScriptReading) -> ScriptLaunch:
     known = [launch for launch in found if launch.dialect] or list(found)
+    if len(known) > 1 and not known[0].dialect:  # another program's settings have no dots
+        known = [
+            launch for launch in known if any("." in _key(plain(word)) for word in launch.program.arguments)
+        ] or known
+    if not known and (missing := next(_scripts_not_found(reading), None)):
+        raise DocumentError(
+            said("starts no trainer that rlctl knows; it runs {script}, which is not found here", script=missing[0]),
+            at=missing[1],
+            hint="run rlctl where that script is, or give it that script",
+        )
     if not known and reading.state.unset:
         wanted = {variable: (at, "") for variable, at in reading.state.unset.items()}
         raise MissingError(
@@ -333,6 +343,16 @@ def _the_one(found: Sequence[ScriptLaunch], name: str, reading: ScriptReading) -
             hint="a config is one run; put each command into a separate script",
         )
     return known[0]
+
+
+def _scripts_not_found(reading: ScriptReading) -> Iterator[tuple[str, Location]]:
+    """Other scripts that a script runs and that are not there; one that is there was read."""
+    for command in reading.commands:
+        program = program_of(command.words, command.at)
+        if program is not None and program.name.rpartition("/")[2] in ("bash", "sh") and program.arguments:
+            program = replace(program, name=plain(program.arguments[0]))
+        if program is not None and program.name.endswith(SCRIPT_ENDINGS):
+            yield program.name, command.at
 
 
 def _refuse_sweeps(words: ParsedCommand, program: LaunchProgram) -> None:

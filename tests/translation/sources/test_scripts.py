@@ -226,6 +226,21 @@ def test_a_script_of_two_runs_is_refused_with_both_lines(tmp_path: Path) -> None
     assert caught.value.at.line == 3
 
 
+def test_a_helper_with_settings_is_no_second_trainer(tmp_path: Path) -> None:
+    text = (
+        "python3 tools/manifest.py --set lr=1 --set name=x\npython3 -m mine.trainer.main data.train_files=a.parquet\n"
+    )
+    assert values(translate.read(write(tmp_path, text), dialect="verl", environment={})[1]) == {
+        "data.train_files": "a.parquet"
+    }
+
+
+@pytest.mark.parametrize("start", ["./gone.sh", "bash gone.sh", "exec $HOME/gone.sh", "nohup bash gone.sh"])
+def test_overrides_for_a_script_that_is_not_there_are_no_config(start: str, tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match=r"it runs .*gone\.sh, which is not found"):
+        gather(write(tmp_path, f"{start} data.train_batch_size=64\n"))
+
+
 @pytest.mark.parametrize("sweep", ["--multirun", "-m"])
 def test_a_multirun_is_refused_by_name(sweep: str, tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match=sweep):
