@@ -446,3 +446,18 @@ def test_a_reward_by_default_comes_back_and_is_no_loss(text: str, first: str, mi
     assert [source.system_prompt for source in before.data.train] == [
         source.system_prompt for source in after.data.train
     ]
+
+
+def test_a_section_that_is_kept_has_the_values_of_its_variables(tmp_path: Path) -> None:
+    """The precision of verl's reference came back from Trinity as the text ``${oc.env:TYPE,bfloat16}``, which is no precision."""
+    script = tmp_path / "run.sh"
+    script.write_text(
+        "python3 -m verl.trainer.main_ppo data.train_files=a.parquet actor_rollout_ref.actor.use_kl_loss=True "
+        "actor_rollout_ref.ref.fsdp_config.model_dtype=${TYPE:-bfloat16}\n"
+    )
+    loaded, report = read(script, environment={})
+    away = translate_loaded(loaded, report, "trinity")
+    assert "${oc.env:TYPE,bfloat16}" in (away.text or "")
+    home = convert(away.text or "", "verl", dialect="trinity", environment={})
+    assert not home.report.errors
+    assert yaml.safe_load(home.text or "")["actor_rollout_ref"]["ref"]["fsdp_config"]["model_dtype"] == "bf16"

@@ -201,6 +201,7 @@ class Reader:
             self.implied,
             self.stated,
             self.findings,
+            self.environment,
         ).run()
         type_choices(self.tree)
         config, problems = build_config(self.tree, locate=self._locate, expressions=self.written_as | self.expressions)

@@ -16,7 +16,7 @@ from rlctl.common.errors import Location
 from rlctl.common.report import Finding, Level, finding
 from rlctl.config import Source
 from rlctl.config.sections.agents import SINGLE_TURN
-from rlctl.documents import Document, KeyPath, dotted, parse_dotted
+from rlctl.documents import Document, KeyPath, dotted, parse_dotted, resolve
 from rlctl.documents.yaml_write import inline_text
 
 AGENTS = ("rollout", "agents")
@@ -42,6 +42,8 @@ class Restoring:
     implied: dict[KeyPath, tuple[Any, tuple[KeyPath, ...]]]
     stated: dict[KeyPath, tuple[KeyPath, ...]]
     findings: list[Finding]
+    environment: Mapping[str, str] | None
+    """What ``${oc.env:...}`` reads; the process's own environment if None."""
 
     def run(self) -> dict[KeyPath, str]:
         """Put all of it back.
@@ -72,13 +74,13 @@ class Restoring:
             if problem := missing_section(path, self.tree):
                 self.findings.append(finding("not-restored", Level.NOTE, dotted(path), at, reason=problem))
                 continue
-            if isinstance(value, str) and "${" in value:
-                links[path] = value
-            else:
-                put(self.tree, path, value)
             for known in (self.sources, self.expressions, self.written_as):
                 for place in [place for place in known if place[: len(path)] == path]:
                     del known[place]  # of a section that the text only approximates
+            if isinstance(value, str) and "${" in value:
+                links[path] = value
+            else:
+                put(self.tree, path, self._resolved(path, value))
             self.sources[path] = Source("file", dotted(path), at)
             if len(path) == 1:  # a whole section, or all rewards, in which the text says only what is not empty
                 items = enumerate(value) if isinstance(value, list) else ()
@@ -95,6 +97,18 @@ class Restoring:
             id_ = "restored_replacing" if replaced else "restored"
             self.findings.append(finding(id_, Level.NOTE, restored[0], at, **told))
         return links
+
+    def _resolved(self, path: KeyPath, kept: Any) -> Any:
+        """A kept section or list with the values of the variables in it; what is not set here stays an expression."""
+        if "${" not in str(kept):
+            return kept
+        found = resolve(Document(self.document.name, {"kept": kept}), environment=self.environment)
+        for (_, *place), text in found.expressions.items():
+            if "oc.env" not in text or ("kept", *place) in found.unresolved:
+                put(found.values, ("kept", *place), text)
+            else:
+                self.expressions[(*path, *place)] = text
+        return found.values["kept"]
 
     def _replaced(self, restored: Sequence[KeyPath], causes: Mapping[KeyPath, tuple[KeyPath, ...]]) -> list[str]:
         """The keys of the text, with their values, that say something else than the restored values that replace them."""
