@@ -235,3 +235,19 @@ def test_a_switch_that_is_off_makes_its_mapping_no_setting() -> None:
     assert loaded.config.model.multi_token_prediction in (None, {})
     made = translate_loaded(loaded, report, "roll")
     assert not [entry.key for entry in made.report.accounting if entry.loses and "mtp" in entry.key]
+
+
+@pytest.mark.parametrize("target", ["trinity", "roll", "rlctl"])
+def test_the_folder_of_hydra_is_that_of_the_shell_elsewhere(target: str) -> None:
+    """Trinity and ROLL stop at ``${hydra:runtime.cwd}``, which only Hydra's command line has."""
+    text = (
+        VERL + 'data: {train_files: "${hydra:runtime.cwd}/a.parquet"}\ntrainer: {project_name: "${hydra:job.name}"}\n'
+    )
+    loaded, report = read_document(read_yaml(text, "run.yaml"), dialect="verl", environment={})
+    made = translate_loaded(loaded, report, target)
+    values = [str(value) for _, value in read_yaml(made.text or "", "written.yaml").leaves()]
+    assert any("${oc.env:PWD}/a.parquet" in value for value in values)
+    if target != "rlctl":  # which says that it cannot read this name again
+        assert not any("${hydra:" in value for value in values)
+        lost = {entry.key: entry.bucket for entry in made.report.accounting}
+        assert lost["trainer.project_name"] is Bucket.UNSUPPORTED

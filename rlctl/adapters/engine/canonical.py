@@ -8,6 +8,7 @@ from typing import Any
 
 from rlctl.adapters.engine.dialect import Detection, Dialect, File, as_document
 from rlctl.adapters.engine.reading import Read
+from rlctl.adapters.engine.resolvers import IN_RLCTL, resolvable
 from rlctl.adapters.engine.table import generic
 from rlctl.adapters.engine.tree import find, gates, put
 from rlctl.adapters.engine.writing import WriteOutcome, Written
@@ -79,6 +80,8 @@ class Canonical(Dialect):
             inner = find(values, path)
             if path[:1] == ("stages",) and isinstance(inner, (str, int, float, bool)):
                 put(values, path, text)
+        own = {name: part for name, part in values.items() if name != "extensions"}
+        values |= resolvable(own, plain, IN_RLCTL)[0]
         written = Written(values=values, comments=dict(loaded.comments))
         written.resolved |= {
             path: find(plain, path) for path, text in loaded.expressions.items() if find(values, path) == text

@@ -58,6 +58,8 @@ class Table:
     """The releases that have this kind of file; all of them where it is empty."""
     typed: bool = False
     """Whether the framework turns the text of a variable into the number that a key holds."""
+    resolvers: frozenset[str] = frozenset()
+    """The resolvers that expressions in a file may name, as ``oc.env``; all that Hydra has where it is empty."""
     unlisted: Mapping[str, str] = field(default_factory=dict)
     """Keys that may be set although the release's own config lacks them, as a recipe's config or a launcher has them, with the
     first release for which that holds; empty for all."""

@@ -9,6 +9,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from rlctl.adapters.engine.lacking import lacking
+from rlctl.adapters.engine.resolvers import resolvable
 from rlctl.adapters.engine.rules import ABSENT, Absent, DefaultFrom, DialectKey, Flow, Inexpressible, Version, split
 from rlctl.adapters.engine.secrets import without_literal
 from rlctl.adapters.engine.table import Table
@@ -235,7 +236,13 @@ class Writer:
             for fate in fates:
                 fate.targets.append((dotted(flow.to), existing))
             return
-        value = self._without_secret(flow, self._text(flow))
+        value, resolver = resolvable(self._without_secret(flow, self._text(flow)), flow.value, self.table.resolvers)
+        if resolver:
+            for fate in fates:
+                fate.lost = said(
+                    "{framework} has no resolver '{name}'", framework=framework(self.dialect), name=resolver
+                )
+            return
         shown = (dotted(flow.to), value)
         meant = any(self.given.means(key) for key in flow.keys)
         if not (flow.always or explicit or (meant and not flow.quiet and self._differs(flow))):

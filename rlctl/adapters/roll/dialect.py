@@ -8,6 +8,7 @@ from typing import Any
 from rlctl.adapters.engine.agents import plays
 from rlctl.adapters.engine.dialect import Detection, Dialect, TrainerProgram
 from rlctl.adapters.engine.reading import Read, unknown_keys
+from rlctl.adapters.engine.resolvers import COMPOSED
 from rlctl.adapters.engine.rules import CustomRule, Dropped, Key, Noted, Rule, version_of
 from rlctl.adapters.engine.schema import schema
 from rlctl.adapters.engine.table import Table, joined
@@ -164,7 +165,8 @@ def _table(
     pipeline: str, rules: Sequence[Rule], about: Sequence[Noted], roles: Mapping[str, str] | None = None
 ) -> Table:
     """The table of a pipeline's config class, with the names that its roles have."""
-    return Table(tuple(spelled(rules, roles or {})), tuple(spelled_notes(about, roles or {})), schema("roll", pipeline))
+    own, noted = tuple(spelled(rules, roles or {})), tuple(spelled_notes(about, roles or {}))
+    return Table(own, noted, schema("roll", pipeline), resolvers=COMPOSED)
 
 
 SIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (

@@ -9,6 +9,7 @@ from typing import Any
 from rlctl.adapters.engine.dialect import Detection, Dialect, File, TrainerProgram, replace_extensions, stage_parts
 from rlctl.adapters.engine.one_engine import tell_engines, with_one_engine
 from rlctl.adapters.engine.reading import Read
+from rlctl.adapters.engine.resolvers import OMEGACONF
 from rlctl.adapters.engine.rules import ABSENT, Inexpressible, split, version_of
 from rlctl.adapters.engine.schema import schema
 from rlctl.adapters.engine.stages import joined_stages
@@ -305,7 +306,7 @@ def _flattened(document: Document) -> Document:
 TRINITY = Trinity(
     "trinity",
     ("0.4", "0.5", "0.6"),
-    {"run": Table(RULES, notes.NOTES, schema("trinity", "run"), typed=True)},
+    {"run": Table(RULES, notes.NOTES, schema("trinity", "run"), typed=True, resolvers=OMEGACONF)},
     (
         "mode",
         "project",
