@@ -224,6 +224,32 @@ def test_distillation_has_one_teacher_and_a_loss() -> None:
     assert values["distillation"]["nnodes"] == 1
 
 
+def test_a_distillation_setting_of_a_fork_is_unknown() -> None:
+    """verl's dataclasses take no other names: what was written under its own name was refused."""
+    loss, teacher = "distillation.distillation_loss", "distillation.teacher_models.math"
+    lines = ["distillation.enabled=true", f"{loss}.loss_mode=forward_kl_topk", f"+{loss}.use_chunked_topk=true"]
+    lines += [
+        f"+{teacher}.model_path=org/teacher",
+        f"+{teacher}.inference.max_num_seqs=8",
+        f"+{teacher}.inference.seed=1",
+    ]
+    loaded, report = read(*lines, f"{loss}.gkd_beta=0.5", f"+{teacher}.inference.own=1", "distillation.skd.size=2")
+    unknown = [entry.key for entry in report.accounting if entry.bucket is Bucket.UNKNOWN]
+    assert {*unknown} == {f"{teacher}.inference.own", f"{loss}.gkd_beta", "distillation.skd.size"}
+    values = written(loaded, report, "verl@0.9")[0]["distillation"]
+    assert values["teacher_models"]["math"]["inference"] == {"max_num_seqs": 8, "seed": 1}
+    assert values["distillation_loss"]["use_chunked_topk"] is True
+
+
+def test_the_only_teacher_of_an_early_release_has_the_settings_of_a_newer_one() -> None:
+    teacher = "distillation.teacher_model"
+    lines = ["distillation.enabled=true", f"{teacher}.model_path=org/teacher"]
+    loaded, report = read(*lines, f"{teacher}.inference.tensor_model_parallel_size=2")
+    values = written(loaded, report, "verl@0.9")[0]["distillation"]
+    assert values["teacher_models"]["teacher_model"]["inference"] == {"tensor_model_parallel_size": 2}
+    assert "teacher_model" not in values
+
+
 TRINITY = "mode: both\nmodel: {model_path: org/model}\n"
 
 

@@ -26,6 +26,8 @@ ARGS = {
 OWN = ("estimator", "nnodes", "n_gpus_per_node", "teacher_key")
 BELOW = ("distillation_loss.", "teacher_models.", "teacher_model.")
 """What verl's section holds beside the settings above: any other name makes its dataclass raise a TypeError."""
+UNCOMPOSED = (f"{LOSS}.use_chunked_topk", f"{LOSS}.chunked_topk_chunk_size")
+"""What ``DistillationLossConfig`` of 0.9 has and verl's own config leaves out (0.9.1: verl/workers/config/distillation.py)."""
 TOP_K = "forward_kl_topk"
 ESTIMATORS = ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3")
 """verl's estimators of the reverse KL."""
@@ -83,9 +85,22 @@ def _read(view: Reading) -> Iterator[Flow]:
     for name, key in ARGS.items():
         yield Flow((*to, "args", name), view.get(key), (view.path(key),), same=True)
     for path, value in _leaves(view.get(D)):
-        if root + path not in ((*root, "enabled"), *read):
-            place = (*to, "args", ".".join(str(part) for part in path))
-            yield Flow(place, value, (root + path,), "mapped", "under its own name", same=True)
+        if root + path not in ((*root, "enabled"), *read) and (named := _as_released(view, path)):
+            yield Flow((*to, "args", named), value, (root + path,), "mapped", "under its own name", same=True)
+
+
+def _as_released(view: Reading, path: KeyPath) -> str:
+    """The name of a setting in the section of 0.8 and newer; empty for one of a fork, whose dataclass is another."""
+    parts = [str(part) for part in path]
+    if parts[0] == "teacher_model":  # main before 0.8.0 had one teacher
+        parts[:1] = ["teacher_models", "teacher_model"]
+    of_teacher = parts[0] == "teacher_models" and len(parts) > 2
+    usual = [D, parts[0], "teacher_model", *parts[2:]] if of_teacher else [D, *parts]
+    known = [".".join(usual)]
+    if of_teacher and parts[2] == "inference":  # the same dataclass as the policy's
+        known.append(".".join(["actor_rollout_ref.rollout", *parts[3:]]))
+    is_known = known[0] in UNCOMPOSED or any(view.has(DialectKey(name)) for name in known)
+    return ".".join(parts) if is_known else ""
 
 
 def _write(view: Writing) -> Iterator[Out]:
