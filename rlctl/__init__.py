@@ -7,7 +7,8 @@
                          ▼                 ▼
                   text in any dialect    Plan ──▶ runtime ──▶ run folder ──▶ whoever watches
 
-    common  documents  shell  config  planning  adapters  checks  translation  runtime  runs  monitor  editing  cluster  cli  tui
+    common  documents  shell  config  planning  adapters  checks  translation  porting  runtime  runs  monitor  editing
+    cluster  cli  tui
 
 Importing the package loads nothing of it; ``docs/architecture.md`` says what each part promises and who may import whom.
 """
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
     from rlctl.common.report import Report
     from rlctl.config import Loaded
     from rlctl.planning.plan import Plan
+    from rlctl.porting.assemble import Result
     from rlctl.translation.checking import Checked
     from rlctl.translation.difference import Comparison
     from rlctl.translation.translate import Translation
 
-__all__ = ["__version__", "check", "convert", "diff", "plan"]
+__all__ = ["__version__", "check", "convert", "diff", "plan", "port"]
 __version__ = "0.1.0"
 """The only place of the version; the build reads it from here."""
 
@@ -179,3 +181,57 @@ def diff(first: str | Path, second: str | Path, *, dialect: str | None = None) -
 
     ours, theirs = (must_read(source, dialect=dialect, without_kept=True) for source in (first, second))
     return compare(ours, theirs)
+
+
+def port(
+    source: str | Path,
+    to: str,
+    out: str | Path,
+    *,
+    folder: str | Path = ".",
+    plugins: str | Path | None = None,
+    dialect: str | None = None,
+    overrides: Sequence[str] = (),
+    assignments: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    assume: Mapping[str, str] | None = None,
+    force: bool = False,
+) -> Result:
+    """Write a whole run as a folder that another framework runs. No code of the run is executed.
+
+    Args:
+        source: as for ``convert``.
+        to: the framework, as ``trinity``.
+        out: the folder to write.
+        folder: where the run is started, from which its paths start.
+        plugins: the folder of a Trinity-RFT run's plug-ins.
+        dialect: as for ``convert``.
+        overrides: as for ``convert``.
+        assignments: as for ``convert``.
+        environment: as for ``convert``.
+        assume: as for ``convert``.
+        force: write into a folder that has files.
+
+    Returns:
+        ``folder``; ``moved``, the rows; ``reward``, ported or a stub with its reason; ``translation``, the report of the config;
+        ``whole``, whether nothing is left to do; ``as_data()`` is what ``rlctl port --json`` prints.
+
+    Raises:
+        UsageError: the pair of frameworks or the kind of run is not ported, or the folder has files.
+        RlctlError: the source holds no config, its data is not on this machine, or the target cannot express it.
+    """
+    from pathlib import Path
+
+    from rlctl.porting.assemble import port as write_port
+    from rlctl.translation.translate import check_facts, must_read
+
+    facts = dict(assume or {})
+    check_facts(facts)
+    loaded, report = must_read(
+        source, dialect=dialect, overrides=overrides, assignments=assignments, environment=environment, options=facts
+    )
+    file = "<text>" if "\n" in str(source) else str(source)
+    return write_port(
+        loaded, report, to, Path(out), file=file, here=Path(folder),
+        plugins=None if plugins is None else Path(plugins), options=facts, force=force,
+    )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 import rlctl
 from rlctl.common.errors import RlctlError, UsageError
+from tests.porting import runs
 
 VERL = """data: {train_files: a.parquet, train_batch_size: 64}
 actor_rollout_ref: {model: {path: "${oc.env:MODEL,m}"}, actor: {ppo_mini_batch_size: 16}, rollout: {n: 8}}
@@ -65,3 +67,33 @@ def test_what_cannot_be_said_is_in_the_report_and_what_cannot_be_read_is_raised(
         rlctl.convert(VERL, "verl", assume={"weather": "fine"})
     with pytest.raises(UsageError, match="unknown format"):
         rlctl.convert(VERL, "openrlhf")
+
+
+SURFACE = {
+    "convert": "source to dialect overrides assignments environment assume form annotate carry",
+    "check": "source runner cluster dialect overrides assignments",
+    "plan": "source cluster runner rows dialect overrides assignments",
+    "diff": "first second dialect",
+    "port": "source to out folder plugins dialect overrides assignments environment assume force",
+}
+"""The public functions and their arguments: one that goes or is renamed breaks programs of users."""
+
+
+def test_the_surface_is_what_it_was() -> None:
+    assert sorted(SURFACE) == sorted(set(rlctl.__all__) - {"__version__"})
+    for name, arguments in SURFACE.items():
+        signature = inspect.signature(getattr(rlctl, name))
+        assert list(signature.parameters) == arguments.split(), name
+        assert "" not in (
+            str(signature.return_annotation),
+            *(str(each.annotation) for each in signature.parameters.values()),
+        )
+
+
+def test_a_run_is_ported(tmp_path: Path) -> None:
+    runs.write(tmp_path)
+    ported = rlctl.port(tmp_path / "run.sh", "roll", tmp_path / "out", folder=tmp_path)
+    assert (ported.moved.written, ported.folder) == (10, tmp_path / "out")
+    assert json.loads(json.dumps(ported.as_data(), default=str))["rows"]["splits"] == {"train": 5, "test": 5}
+    with pytest.raises(UsageError, match="is not empty"):
+        rlctl.port(tmp_path / "run.sh", "roll", tmp_path / "out", folder=tmp_path)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlctl.cli import arguments, data_rows, diagnostics, output
+from rlctl.cli import arguments, data_look, data_rows, diagnostics, output
 from rlctl.cli.commands import command, group
 from rlctl.common.errors import UsageError
 from rlctl.common.messages import text
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 app = group(
     "Look at training data before a run, and write it in another framework's columns.\n\n"
-    "[bold]convert[/bold] and [bold]sample[/bold] work without a config."
+    "All commands work without a config, on Parquet, JSON Lines, JSON and CSV files."
 )
 
 
@@ -44,14 +44,33 @@ def inspect(
             help="Write histograms of the lengths of all rows, in tokens and characters, for [b]rlctl plan --lengths[/b].",
         ),
     ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="Also count prompts in tokens, after the chat template of this model."),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Count prompts that are longer, in tokens with --tokenizer, else in characters."),
+    ] = None,
+    prompt_key: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Of data files, the column with the prompt. Found by default.")
+    ] = None,
+    answer_key: Annotated[str | None, typer.Option(metavar="COLUMN", help="The same for the answer.")] = None,
+    source_key: Annotated[str | None, typer.Option(metavar="COLUMN", help="The same for the data source.")] = None,
     json: arguments.Json = False,
 ) -> None:
-    """Run the data operators of a config and show what they keep.
+    """Show what data files contain, or what the operators of a config keep.
 
-    Shows the rows in and out of each operator, some rows that it dropped, and the first rows of the result. The result is cached,
-    so that a run with the same data and operators starts without computing it again.
+    Of data files, or of a config without operators: columns and their types, lengths, duplicates, missing answers, data sources.
+
+    Of a config with operators: runs them, and shows the rows in and out of each, some rows that it dropped, and the first rows of
+    the result. The result is cached, so that a run with the same data and operators starts without computing it again.
 
     [bold]Examples[/bold]
+
+    [cyan]rlctl data inspect train.parquet test.parquet[/cyan]
+
+    [cyan]rlctl data inspect data/ --tokenizer Qwen/Qwen3-8B --limit 1024[/cyan]
 
     [cyan]rlctl data inspect run.yaml[/cyan]
 
@@ -63,11 +82,20 @@ def inspect(
     from rlctl.runtime.data.tokenizer import load_tokenizer
     from rlctl.runtime.specs.data import operator_spec
 
+    files = data_look.data_inputs(inputs)
+    if files is not None:
+        named = [(each, data_rows.names(each, prompt_key, answer_key, source_key)) for each in files]
+        data_look.show(named, tokenizer=tokenizer, limit=limit, json=json)
+        return
     loaded, report = arguments.must_read(inputs, dialect=dialect, assignments=assignments, variables=variables)
     diagnostics.findings(report.findings)
     config = loaded.config
     if not config.data.operators and config.data.priority is None and lengths is None:
-        raise UsageError(text("data-no-operators"))
+        model = config.model.tokenizer or config.model.path
+        of_model = tokenizer or (model if model and Path(model).is_dir() else None)
+        most = limit or (config.data.max_prompt_tokens if of_model else None)
+        data_look.show(data_look.files_of_config(config), tokenizer=of_model, limit=most, json=json)
+        return
     if lengths is not None and Path(lengths).exists():
         raise UsageError(text("data-lengths-exist", file=lengths), hint=text("data-lengths-hint"))
 
@@ -138,3 +166,4 @@ def _shown(each: Prepared, first: list[str], samples: int) -> list[RenderableTyp
 
 command(app)(data_rows.convert)
 command(app)(data_rows.sample)
+command(app)(data_look.mix)

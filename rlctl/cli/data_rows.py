@@ -90,7 +90,7 @@ def convert(
     from rlctl.porting.writing import write_rows
 
     files = [each for source in sources for each in data_files(source, split)]
-    given = [(each, _names(each, prompt_key, answer_key, source_key, system_prompt)) for each in files]
+    given = [(each, names(each, prompt_key, answer_key, source_key, system_prompt)) for each in files]
     with whole_folder(out, force=force) as folder, progress() as seen:
         moved = write_rows(given, to.value, folder, form=form.value, name=data_source, seen=seen)
     if json:
@@ -101,8 +101,8 @@ def convert(
     arguments.finish(ExitCode.FINDINGS if moved.skipped else ExitCode.OK)
 
 
-def _names(
-    file: DataFile, prompt: str | None, answer: str | None, source: str | None, system_prompt: str | None
+def names(
+    file: DataFile, prompt: str | None, answer: str | None, source: str | None, system_prompt: str | None = None
 ) -> Names:
     """The columns of a file, which its first row shows."""
     from dataclasses import replace
@@ -205,10 +205,8 @@ def sample(
     from rlctl.porting.sampling import sampled, write_sample
 
     files = [each for source in sources for each in data_files(source)]
-    if out is not None and out.suffix not in (".parquet", ".jsonl"):
-        raise UsageError(said("{file} is neither .parquet nor .jsonl", file=out), hint="choose one of the two suffixes")
-    if out is not None and out.exists() and not force:
-        raise UsageError(said("{file} exists", file=out), hint="choose another name, or pass --force")
+    if out is not None:
+        writable(out, force=force)
     with progress() as seen:
         taken, of = sampled(files, rows, seed, seen)
     if out is None:
@@ -217,3 +215,15 @@ def sample(
     else:
         write_sample(taken, out, files[0])
         diagnostics.note(said("{count} of {total} rows written to {file}", count=len(taken), total=of, file=out))
+
+
+def writable(out: Path, *, force: bool) -> None:
+    """Refuse a file of rows that exists or has another suffix.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if out.suffix not in (".parquet", ".jsonl"):
+        raise UsageError(said("{file} is neither .parquet nor .jsonl", file=out), hint="choose one of the two suffixes")
+    if out.exists() and not force:
+        raise UsageError(said("{file} exists", file=out), hint="choose another name, or pass --force")

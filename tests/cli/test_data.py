@@ -81,11 +81,29 @@ def test_lengths_are_counted_and_a_plan_reads_them(rlctl: Any, config: str) -> N
     assert json.loads(Path("lengths.json").read_text())["prompt_characters"] == {"4": 1}
 
 
-def test_without_operators_there_is_nothing_to_inspect(rlctl: Any, config: str) -> None:
+def test_files_and_configs_without_operators_are_inspected(rlctl: Any, config: str) -> None:
     Path(config).write_text(CONFIG.replace("[{type: length, min: 3}, duplicates]", "[]"))
     shown = rlctl("data", "inspect", config)
-    assert shown.code == 2
-    assert "no data.operators" in shown.err
+    assert shown.code == 0
+    assert "prompts that their split has already: 1, with another answer: 0" in shown.out
+    assert "3 rows have no answer" in shown.out
+    assert rlctl("data", "inspect", "rows.jsonl").out == shown.out
+    told = json.loads(rlctl("data", "inspect", "rows.jsonl", "--limit", "3", "--json").out)
+    assert (told["rows"], told["too_long"], told["columns"][0]["types"]) == (3, 2, {"string": 3})
+    made.tokenizer().save_pretrained("model")
+    in_tokens = rlctl("data", "inspect", "rows.jsonl", "--tokenizer", str(Path("model").absolute())).out
+    assert "prompts, in tokens: half are up to" in in_tokens
+
+
+def test_rows_are_mixed(rlctl: Any, config: str) -> None:
+    Path("more.jsonl").write_text('{"question": "cc"}\n')
+    done = rlctl("data", "mix", "rows.jsonl", "more.jsonl", "--weights", "2,1", "-o", "mixed.parquet")
+    assert (done.code, done.err.splitlines()) == (
+        0,
+        ["rows.jsonl: 2 of 3 rows", "more.jsonl: 1 of 1 rows", "3 rows written to mixed.parquet"],
+    )
+    assert rlctl("data", "mix", "rows.jsonl", "-o", "m.jsonl").code == 2
+    assert "expected 2 positive numbers" in rlctl("data", "mix", "a", "b", "--weights", "1", "-o", "m.jsonl").err
 
 
 def test_rows_are_converted_and_sampled_without_a_config(rlctl: Any, config: str) -> None:

@@ -13,9 +13,10 @@ import pytest
 
 from rlctl.common.errors import RunError, UsageError
 from rlctl.porting.folder import whole_folder
+from rlctl.porting.inspecting import inspected
 from rlctl.porting.reading import data_files, rows_of
 from rlctl.porting.rows import Names, Row, guessed, row_of
-from rlctl.porting.sampling import sampled
+from rlctl.porting.sampling import mixed, sampled, shares, write_mixed
 from rlctl.porting.writing import write_rows
 
 VERL: list[dict[str, Any]] = [
@@ -158,3 +159,53 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     with whole_folder(target, force=True) as made:
         (made / "a").write_text("2")
     assert {path.name: path.read_text() for path in target.iterdir()} == {"a": "2", "mine": "stays"}
+
+
+def test_an_inspection_tells_types_lengths_duplicates_and_what_no_run_can_use(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"prompt": "20 + 1?", "answer": "21", "data_source": "sums", "more": {"a": 1, "b": None}},
+        {"prompt": "20 + 1?", "answer": "22", "data_source": "sums", "more": {"a": "x"}},
+        {"prompt": [{"role": "user", "content": "a" * 40}], "answer": "", "data_source": "texts"},
+        {"prompt": "", "answer": "1"},
+    ]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + "broken\n")
+    (tmp_path / "test.jsonl").write_text(json.dumps(rows[0]) + "\n")
+    names = Names("prompt", "answer", "data_source")
+    files = [(file, names) for file in data_files(tmp_path)]
+    found = inspected(files, tokens=lambda messages: len(messages), limit=1)
+    assert (found.rows, dict(found.sources)) == (6, {"sums": 3, "texts": 1})
+    assert dict(found.columns["prompt"].types) == {"string": 3, "messages": 1}
+    assert found.columns["prompt"].empty == 2, "one is empty, and one line is no row"
+    assert dict(found.columns["more.a"].types) == {"integer": 2, "string": 1}
+    assert found.columns["more.b"].empty == 6
+    assert (found.repeated, found.contradicting, found.shared, found.without_answer) == (0, 0, 2, 1)
+    assert dict(found.reasons) == {"the column prompt is empty": 1, "the line is not JSON": 1}
+    assert found.too_long == 0
+    assert found.lengths["prompt_characters"].bins() == [
+        (5, 9, 3), *((low, low + 4, 0) for low in range(10, 40, 5)), (40, 44, 1),
+    ]  # fmt: skip
+    assert [found.lengths["prompt_characters"].at(share) for share in (50, 75, 99)] == [7, 7, 40]
+    train = inspected([files[1]])
+    assert (train.repeated, train.contradicting, train.shared, train.too_long) == (1, 1, 0, None)
+
+
+def test_a_mix_keeps_its_shares_and_takes_no_row_twice(tmp_path: Path) -> None:
+    for name, count in (("a", 30), ("b", 12)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({name: number}) + "\n" for number in range(count)))
+    sources = [data_files(tmp_path / f"{name}.jsonl") for name in ("a", "b")]
+    rows, taken, have = mixed(sources, [2, 1], None, seed=3)
+    made = list(rows)
+    assert (taken, have) == ([24, 12], [30, 12])
+    assert sorted(row["b"] for row in made if "b" in row) == list(range(12))
+    of_a = [row["a"] for row in made if "a" in row]
+    assert of_a == sorted(set(of_a))
+    assert made == list(mixed(sources, [2, 1], None, seed=3)[0]) != list(mixed(sources, [2, 1], None, seed=4)[0])
+    assert shares(10, [1, 1, 1]) == [4, 3, 3]
+    with pytest.raises(UsageError, match=r"b\.jsonl has 12 rows, and its share is 20"):
+        mixed(sources, [1, 1], 40, seed=0)
+    files = [file for each in sources for file in each]
+    write_mixed(iter(made), tmp_path / "m.parquet", files)
+    assert pq.read_table(tmp_path / "m.parquet").to_pylist() == [{"a": None, "b": None, **row} for row in made]
+    (tmp_path / "b.jsonl").write_text('{"a": "text"}\n')
+    with pytest.raises(RunError, match="different types"):
+        write_mixed(iter(made), tmp_path / "n.parquet", files)

@@ -62,7 +62,6 @@ data-in = in
 data-out = out
 data-dropped = dropped by { $operator }
 data-kept = kept
-data-no-operators = the config has no data.operators and no data.priority; add an operator to inspect
 data-counted = lengths
 data-row-count = rows
 data-half = p50

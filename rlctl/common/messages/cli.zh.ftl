@@ -62,7 +62,6 @@ data-in = 输入
 data-out = 输出
 data-dropped = 被 { $operator } 丢弃
 data-kept = 保留
-data-no-operators = 配置中没有 data.operators，也没有 data.priority；请先添加算子
 data-counted = 长度
 data-row-count = 行数
 data-half = p50
