@@ -10,9 +10,10 @@ from rlctl.checks import ABOUT_THIS_MACHINE
 from rlctl.common.errors import RlctlError, shown
 from rlctl.common.filenames import is_there
 from rlctl.common.report import Finding, Level
-from rlctl.config import Config, stages_of
-from rlctl.documents import write_atomic
-from rlctl.editing.session import Session
+from rlctl.common.report_lines import framework
+from rlctl.config import Config, stages_of, to_plain
+from rlctl.documents import KeyPath, write_atomic
+from rlctl.editing.session import Change, Session
 from rlctl.planning import arithmetic
 from rlctl.planning.arithmetic import Cluster
 from rlctl.planning.batch_table import Row, rows_by_stage
@@ -96,6 +97,20 @@ class Planned:
     """Where each stage ends."""
     cluster: Cluster | None = None
     """The machines that it is planned for, where that is known."""
+    framework: str = ""
+    """Whose memory is estimated, with its release."""
+
+
+def changes_that_fit(found: Planned, config: Config) -> list[Change]:
+    """What makes the first stage fit that does not; empty if all fit, or nothing was found that does.
+
+    Of a config with stages, they are made in that stage.
+    """
+    for number, stage in enumerate(found.plan.stages if found.plan is not None else ()):
+        if stage.fit is not None and stage.fit.changes:
+            place: KeyPath = ("stages", number) if config.stages else ()
+            return [Change((*place, *change.key), to_plain(change.after)) for change in stage.fit.changes]
+    return []
 
 
 LOCAL = "local"
@@ -123,16 +138,18 @@ def planned(session: Session, cluster: Cluster | None = None) -> Planned:
     loaded = session.loaded
     plan, refusal = None, ""
     rows: tuple[tuple[str, tuple[Row, ...]], ...] = ()
+    terms = memory_terms(session.report)
     try:
         rows = tuple((name, tuple(found)) for name, found in rows_by_stage(loaded, session.report))
-        plan = make_plan(loaded.config, cluster=cluster, rows=session.rows, terms=memory_terms(session.report))
+        plan = make_plan(loaded.config, cluster=cluster, rows=session.rows, terms=terms)
     except RlctlError as error:
         refusal = error.shown
     ends = tuple(
         Limits(arithmetic.drained_steps(stage.config), stage.config.schedule.total_epochs)
         for stage in stages_of(loaded.config)
     )
-    return Planned(plan, refusal, rows, ends, cluster)
+    runner = f"{framework(terms.framework)} {terms.release}".rstrip()
+    return Planned(plan, refusal, rows, ends, cluster, runner)
 
 
 # Before a launch

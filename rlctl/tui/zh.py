@@ -4,6 +4,11 @@ from rlctl.tui.zh_metrics import METRICS
 
 ZH: dict[str, str] = {
     **METRICS,
+    # the plan
+    "Fit": "调整",
+    "Make the changes with which the config fits": "改成放得下的配置",
+    "the plan proposes no change": "计划没有建议的修改",
+    "memory of a device, as {framework} runs it": "每个设备的显存（由 {framework} 运行时）",
     # the first page of a config
     "summary": "概览",
     "model": "模型",
@@ -67,8 +72,8 @@ ZH: dict[str, str] = {
     "m: choose the GPUs, to see whether the config fits their memory": "m：选择 GPU，判断显存是否放得下",
     "{gpu} of {gib:g} GiB": "{gpu}（{gib:g} GiB）",
     "{gib:.0f} of {room:g} GiB": "{gib:.0f} / {room:g} GiB",
-    "with this change it fits": "改这一项后放得下",
-    "with these changes it fits": "改这几项后放得下",
+    "f: with this change it fits": "f：改这一项后放得下",
+    "f: with these changes it fits": "f：改这几项后放得下",
     "    weights {gib:.1f} GiB a device; the KV cache takes what is left, {most:.1f} GiB at most": (
         "    每个设备权重 {gib:.1f} GiB；KV cache 用剩余显存，最多 {most:.1f} GiB"
     ),

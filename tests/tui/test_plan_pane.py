@@ -83,6 +83,25 @@ def test_devices_are_as_full_as_their_largest_phase_and_over_full_ones_say_so(se
     assert any("$error" in str(span.style) for span in told.spans)
 
 
+def test_a_key_makes_the_changes_with_which_the_config_fits(session: Session) -> None:
+    session.set(("model", "path"), "Qwen/Qwen3-8B")
+    session.set(("rollout", "max_response_tokens"), 16384)
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        await pilot.press("3")
+        await settled(screen, pilot)
+        assert "as rlctl runs it" in text_of(screen.app)
+        assert "does not fit" in text_of(screen.app)
+        await pilot.press("f")
+        await settled(screen, pilot)
+        assert "✓ fits" in text_of(screen.app)
+        await pilot.press("u")
+        await settled(screen, pilot)
+        assert "does not fit" in text_of(screen.app), "one undo takes back all of them"
+
+    drive(RlctlApp(session=session, machines="24GiB"), act, (160, 60))
+
+
 def test_without_machines_no_page_says_that_it_fits(session: Session) -> None:
     session.set(("model", "path"), "Qwen/Qwen3-8B")
     shown = str(drawn(planned(session), 80))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from textual.containers import Vertical
 from textual.message import Message
 
 from rlctl.documents import KeyPath
-from rlctl.editing.session import Session
+from rlctl.editing.session import Change, Session
 
 
 class EditorPane(Vertical):
@@ -26,6 +27,13 @@ class EditorPane(Vertical):
 
         def __init__(self, fact: str) -> None:
             self.fact = fact
+            super().__init__()
+
+    class Apply(Message):
+        """A person wants changes made that a pane proposes, as one thing to undo."""
+
+        def __init__(self, changes: Sequence[Change]) -> None:
+            self.changes = changes
             super().__init__()
 
     def read(self, session: Session) -> Any:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
@@ -15,8 +16,8 @@ from rlctl.common.language import later
 from rlctl.common.messages.reasons import translated
 from rlctl.config.chinese import in_words
 from rlctl.documents import dotted
-from rlctl.editing.planning import Limits, Node, Planned, machines_of, nodes, planned
-from rlctl.editing.session import Session
+from rlctl.editing.planning import Limits, Node, Planned, changes_that_fit, machines_of, nodes, planned
+from rlctl.editing.session import Change, Session
 from rlctl.editing.values import text_of
 from rlctl.planning.batch_table import Row
 from rlctl.planning.plan import LETTERS, Plan, StagePlan
@@ -40,20 +41,32 @@ class PlanPane(EditorPane):
     PlanPane VerticalScroll { height: 1fr; padding: 0 1; }
     """
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f", "fit", say("Fit"), id="plan.fit", tooltip=say("Make the changes with which the config fits")),
+    ]
+
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._found: Planned | None = None
+        self._changes: list[Change] = []
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
             yield Static("", classes="plan-text", markup=False)
 
     def read(self, session: Session) -> Any:
-        return planned(session, machines_of(navigation(self.app).machines, session.config))
+        found = planned(session, machines_of(navigation(self.app).machines, session.config))
+        return found, changes_that_fit(found, session.config)
 
     def take(self, found: Any) -> None:
-        self._found = found
+        self._found, self._changes = found
         self._draw()
+
+    def action_fit(self) -> None:
+        if self._changes:
+            self.post_message(self.Apply(self._changes))
+        else:
+            self.notify(say("the plan proposes no change"))
 
     def on_resize(self) -> None:
         self._draw()
@@ -95,7 +108,7 @@ def drawn(found: Planned, width: int) -> Content:
             _heading(say("stage {name}: {objective}").format(name=stage.name, objective=stage.objective)),
         ]
         lines += [*_batch(rows, width), Content("")]
-        lines += [*_devices(plan, stage, width), Content(""), *_phases(stage, width)]
+        lines += [*_devices(plan, stage, width), Content(""), *_phases(stage, width, found.framework)]
         lines += [
             *map(Content, _roles(stage)),
             Content(""),
@@ -140,11 +153,12 @@ def _devices(plan: Plan, stage: StagePlan, width: int) -> Iterator[Content]:
     yield legend(names, look)
 
 
-def _phases(stage: StagePlan, width: int) -> Iterator[Content]:
-    """How full a device is in each phase of a step, whether the stage fits, and what would make it fit."""
+def _phases(stage: StagePlan, width: int, framework: str) -> Iterator[Content]:
+    """How full a device is in each phase of a step of a framework, whether the stage fits, and what would make it fit."""
     fit = stage.fit
     if fit is None:
         return
+    yield Content.styled(say("memory of a device, as {framework} runs it").format(framework=framework), "$text-muted")
     several = len({phase.devices for phase in fit.phases}) > 1
     names = [
         in_words(phase.phase.replace("_", " ")) + (f" ({_range(phase.devices)})" if several else "")
@@ -170,7 +184,9 @@ def _phases(stage: StagePlan, width: int) -> Iterator[Content]:
         for change in fit.changes:
             yield Content(f"    {dotted(change.key)} = {text_of(change.after)}")
         if fit.changes:
-            with_them = say("with this change it fits") if len(fit.changes) == 1 else say("with these changes it fits")
+            with_them = (
+                say("f: with this change it fits") if len(fit.changes) == 1 else say("f: with these changes it fits")
+            )
             yield Content.styled(f"    {with_them}", "$text-muted")
     yield Content("")
 

@@ -729,6 +729,18 @@ class EditorScreen(EditorFiles):
     def _ask(self, message: EditorPane.Ask) -> None:
         self.ask_facts(message.fact)
 
+    @on(EditorPane.Apply)
+    async def _make(self, message: EditorPane.Apply) -> None:
+        """Make changes that a pane proposes."""
+        try:
+            self.session.apply(message.changes)
+        except ConfigError as error:
+            self.notify(error.shown, severity="error", markup=False)
+            return
+        told = ", ".join(change.label for change in message.changes)
+        self.renew(discard_typed=True)
+        self.notify(say("set: {label}").format(label=shortened(told, TOLD)), markup=False)
+
     @on(FindingsPane.Fix)
     def _fix(self, message: FindingsPane.Fix) -> None:
         fixes = message.finding.fixes
