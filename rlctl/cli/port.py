@@ -23,7 +23,7 @@ def port(
         typer.Option(
             "--to",
             metavar="FRAMEWORK",
-            help="Target framework: [b]trinity[/b] or [b]roll[/b] for a run of verl, [b]verl[/b] for one of Trinity-RFT.",
+            help="Target framework: [b]verl[/b], [b]trinity[/b], [b]roll[/b] or [b]rlctl[/b].",
             autocompletion=completion.dialects,
         ),
     ],
@@ -31,7 +31,7 @@ def port(
     dialect: arguments.Dialect = None,
     plugin_dir: Annotated[
         Path | None,
-        typer.Option("--plugin-dir", metavar="FOLDER", help="Plug-ins of a Trinity-RFT run, which hold its reward."),
+        typer.Option("--plugin-dir", metavar="FOLDER", help="Plug-ins of a Trinity-RFT run, or the folder of a ROLL run's own workers."),
     ] = None,
     force: arguments.Force = False,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it

@@ -19,6 +19,7 @@ from rlctl.common.report import Report
 from rlctl.common.report_lines import framework, release
 from rlctl.config import Config, Loaded
 from rlctl.config.sections.data import DataSource
+from rlctl.porting.adapters import filled, write, write_adapters, write_proof
 from rlctl.porting.columns import raw_text
 from rlctl.porting.configs import told, with_new_rows, written
 from rlctl.porting.folder import whole_folder
@@ -29,20 +30,13 @@ from rlctl.porting.rows import Names, Row, names_of, text_of
 from rlctl.porting.writing import SKIPPED, Moved, write_rows
 from rlctl.translation.translate import Translation
 
-TEMPLATES = Path(__file__).parent / "templates"
-PAIRS = (("verl", "trinity"), ("verl", "roll"), ("trinity", "verl"))
-"""From which framework to which a run is ported."""
-PINS = {"trinity": "trinity-rft==0.6.0", "verl": "verl==0.9.1", "roll": ""}
+KNOWN = ("verl", "trinity", "roll", "rlctl")
+"""Frameworks between which runs are ported, each to each other."""
+PINS = {"trinity": "trinity-rft==0.6.0", "verl": "verl==0.9.1", "roll": "", "rlctl": "rlctl[runtime]"}
 """The release that the adapters are written for."""
 ROLL_COMMIT = "8eb27cc2dc34c4d1310b169d9b86d339004d811a"
-RELEASES = {"trinity": "0.6", "verl": "0.9", "roll": "2026.8"}
-CONFIGS = {"trinity": "config.yaml", "roll": "config.yaml", "verl": "train.sh"}
-ADAPTERS = {
-    ("verl", "trinity"): {"verl_reward.py": "verl_reward", "plugins/ported_run.py": "trinity_plugin"},
-    ("verl", "roll"): {"verl_reward.py": "verl_reward", "ported_worker.py": "roll_worker", "start.py": "start_roll"},
-    ("trinity", "verl"): {"trinity_reward.py": "trinity_reward"},
-}
-"""By pair, the files that call the user's reward, and their templates."""
+RELEASES = {"trinity": "0.6", "verl": "0.9", "roll": "2026.8", "rlctl": "1"}
+CONFIGS = {"trinity": "config.yaml", "roll": "config.yaml", "verl": "train.sh", "rlctl": "config.yaml"}
 STARTS = {
     "trinity": 'python -c "import trinity" || { echo "install Trinity-RFT: pip install -r requirements.txt" >&2; exit 1; }\n'
     'export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"\n'
@@ -54,6 +48,8 @@ STARTS = {
     "verl": 'python -c "import verl" || { echo "install verl: pip install -r requirements.txt" >&2; exit 1; }\n'
     'export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"\n'
     'exec bash train.sh @@FILES@@ "$@"',
+    "rlctl": 'command -v rlctl >/dev/null || { echo "install rlctl: pip install -r requirements.txt" >&2; exit 1; }\n'
+    'exec rlctl run config.yaml "$@"',
 }
 NO_EVALUATION = 'data.val_files="$PORTED_RUN/data/train.parquet" trainer.val_before_train=False trainer.test_freq=-1'
 STUB = "STUB.py"
@@ -131,24 +127,26 @@ def port(
             raise RunError(
                 "rows have images, which a port does not move yet", hint="use rlctl data convert for the rows alone"
             )
-        reward = _reward(loaded.config, report, sample, plugins, here)
+        reward = _reward(loaded.config, report, name, sample, plugins, here)
         ported = not isinstance(reward, Stub)
         options = {**(options or {}), "dataset_rows": str(moved.splits["train"])}
         made = written(with_new_rows(loaded, name, ported=ported), report, target, options, ported=ported)
-        _write(folder / CONFIGS[name], made.text or "", executable=name == "verl")
+        write(folder / CONFIGS[name], made.text or "", executable=name == "verl")
         _write_code(folder, (source, name), reward, sample)
         if ported:
-            _write(folder / "proof" / "expected.json", expected(loaded.config, moved))
+            write(folder / "proof" / "expected.json", expected(loaded.config, moved))
         result = Result(out, made.report.target, moved, reward, made)
-        _write(folder / "README.md", readme(result, file, report, loaded.config.run.name))
-        _write(folder / "port.json", _recorded(folder, file, report, made, reward))
+        write(folder / "README.md", readme(result, file, report, loaded.config.run.name))
+        write(folder / "port.json", _recorded(folder, file, report, made, reward))
         names = tuple(sorted(str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()))
     for earlier in {STUB, f"data/{SKIPPED}"} - set(names):  # of a port that this one replaces
         (out / earlier).unlink(missing_ok=True)
     return Result(out, made.report.target, moved, reward, made, names)
 
 
-def _reward(config: Config, report: Report, sample: _Sample, plugins: Path | None, here: Path) -> Ported | Stub:
+def _reward(
+    config: Config, report: Report, target: str, sample: _Sample, plugins: Path | None, here: Path
+) -> Ported | Stub:
     """The reward, or why none is ported: the rows and the source's own keys can forbid it too."""
     agents = sorted(sample.agents - {"single_turn_agent"})
     if agents:
@@ -156,7 +154,7 @@ def _reward(config: Config, report: Report, sample: _Sample, plugins: Path | Non
     source = report.dialect.partition("@")[0]
     if source == "trinity" and (stub := own_prompts({entry.key: entry.value for entry in report.accounting})):
         return stub
-    return reward_of(config, source, plugins, here)
+    return reward_of(config, source, plugins, here, target=target, sources=frozenset(sample.sources))
 
 
 def _refuse(config: Config, source: str, target: str) -> None:
@@ -166,13 +164,11 @@ def _refuse(config: Config, source: str, target: str) -> None:
         UsageError: it is none.
     """
     name, _, asked = target.partition("@")
-    if (source, name) not in PAIRS:
-        known = ", ".join(f"{one} -> {other}" for one, other in PAIRS)
+    if source == name or source not in KNOWN or name not in KNOWN:
+        known = ", ".join(map(framework, KNOWN))
         raise UsageError(
             said("a run is not ported from {source} to {target}", source=framework(source), target=framework(name)),
-            hint=said(
-                "ported are {known}; rlctl convert and rlctl data convert do the config and the rows", known=known
-            ),
+            hint=said("runs are ported from each of {known} to each other", known=known),
         )
     if asked and asked != RELEASES[name]:
         raise UsageError(
@@ -219,11 +215,14 @@ class _Sample:
         self._rows: dict[int, dict[str, Any]] = {}
         self._count = 0
         self.agents: set[str] = set()
+        self.sources: set[str] = set()
+        """Data sources of all rows."""
 
     def take(self, split: str, place: int, row: Row) -> None:
         agent = row.raw.get("agent_name")
         if agent:
             self.agents.add(str(agent))
+        self.sources.add(row.source)
         if split != "train":
             return
         slot = self._count if self._count < SAMPLED else self._chance.randint(0, self._count)
@@ -238,48 +237,24 @@ class _Sample:
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def _write(path: Path, text: str, *, executable: bool = False) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
-    if executable:
-        path.chmod(path.stat().st_mode | 0o111)
-
-
-def prove_text(source: str, target: str, values: Mapping[str, str]) -> str:
-    """``prove.py``: how each side calls the reward, how the target reads the folder, how the source tokenizes prompts."""
-    parts = (f"source_{source}", f"tokens_{source}", f"load_{target}", f"target_{target}")
-    sides = "\n\n".join(filled(f"{part}.py", values) for part in parts)
-    return filled("prove.py", {"TARGET": framework(target), "SOURCE": framework(source), "SIDES": sides})
-
-
-def filled(template: str, values: Mapping[str, str]) -> str:
-    """A template with its places filled in."""
-    text = (TEMPLATES / f"{template}.txt").read_text(encoding="utf-8")
-    for name, value in values.items():
-        text = text.replace(f"@@{name}@@", value)
-    return text
-
-
 def _write_code(folder: Path, pair: tuple[str, str], reward: Ported | Stub, sample: _Sample) -> None:
     """The adapter with the user's files, or the stub; the proof; the launch script and its requirements."""
-    source, target = pair
+    _, target = pair
     pin = PINS[target] or f"# ROLL at {ROLL_COMMIT}: git clone https://github.com/alibaba/ROLL"
     if isinstance(reward, Stub):
         where = f" ({reward.at})" if reward.at else ""
         reason = f"{translated(reward.reason)}{where}"
-        _write(folder / STUB, filled("stub.py", {"REASON": reason, "REASON_TEXT": repr(reason)}))
-        _write(folder / "requirements.txt", pin)
+        write(folder / STUB, filled("stub.py", {"REASON": reason, "REASON_TEXT": repr(reason)}))
+        write(folder / "requirements.txt", pin)
     else:
         for path, place in reward.code.files:
             (folder / "source" / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, folder / "source" / place)
-        values = {key: repr(value) for key, value in reward.settings.items()}
-        for name, template in ADAPTERS[pair].items():
-            _write(folder / name, filled(f"{template}.py", values))
-        _write(folder / "prove.py", prove_text(source, target, values))
-        _write(folder / "proof" / "rows.jsonl", sample.lines())
+        write_adapters(folder, pair, reward)
+        write_proof(folder, pair, reward)
+        write(folder / "proof" / "rows.jsonl", sample.lines())
         more = [f"# the reward imports {name}" for name in reward.code.packages if name not in ("trinity",)]
-        _write(folder / "requirements.txt", "\n".join([pin, *more]))
+        write(folder / "requirements.txt", "\n".join([pin, *more]))
     _write_start(folder, target, stub=isinstance(reward, Stub))
 
 
@@ -296,13 +271,13 @@ def _write_start(folder: Path, target: str, *, stub: bool) -> None:
     ):  # verl opens a file even if it evaluates never
         files += [NO_EVALUATION]
     if not stub:
-        files.append('reward.custom_reward_function.path="$PORTED_RUN/trinity_reward.py"')
+        files.append('reward.custom_reward_function.path="$PORTED_RUN/ported_function.py"')
     values = {
         "TITLE": f"Starts the run in {framework(target)} {RELEASES[target]}.",
         "START": STARTS[target],
         "FILES": " ".join(files),
     }
-    _write(folder / "run.sh", filled("run.sh", values), executable=True)
+    write(folder / "run.sh", filled("run.sh", values), executable=True)
 
 
 def _recorded(folder: Path, file: str, report: Report, made: Translation, reward: Ported | Stub) -> str:
@@ -362,8 +337,12 @@ def _done(result: Result) -> list[str]:
     copied = ", ".join(f"source/{place}" for _, place in reward.code.files)
     called = said("the reward {name} is unchanged in {files}; an adapter calls it", name=reward.name, files=copied)
     if not copied:
-        module = reward.settings["MODULE"]
-        called = said("an adapter calls the reward {name} of the module {module}", name=reward.name, module=module)
+        modules = [part.settings["module"] for part in reward.parts if "module" in part.settings]
+        called = said("an adapter scores by the rule {name}; rlctl_rules has its code", name=reward.name)
+        if modules:
+            called = said(
+                "an adapter calls the reward {name} of the module {module}", name=reward.name, module=modules[0]
+            )
     return [rows, called, said("the config {file} names the new rows and the adapter", file=CONFIGS[_name(result)])]
 
 
@@ -402,6 +381,5 @@ def _to_check(result: Result) -> list[str]:
             )
         if _name(result) == "roll":
             found.append("ROLL drops prompts of 5 tokens or fewer, and those longer than prompt_length")
-            found.append("ROLL logs the reward and acc; other values of the reward reach no metric")
         found.append("run the proof, then a few steps in both frameworks, and compare reward and response length")
     return found

@@ -8,12 +8,14 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rlctl.common.errors import Location, RunError
 from rlctl.common.messages.reasons import said
 from rlctl.common.records import record
 from rlctl.common.secrets import redacted
+from rlctl.config.reward_signatures import Parameters, takes
 
 FRAMEWORKS = ("verl", "trinity", "roll", "ray", "torch")
 """Packages that are never copied, although a run that starts in their checkout finds them there."""
@@ -29,6 +31,8 @@ class Code:
     """Top names of modules that are imported and are neither local nor of Python's library."""
     secrets: tuple[Location, ...]
     """Lines that hold a key, a token or a password."""
+    standard: tuple[str, ...] = ()
+    """Top names of modules of Python's library that are imported."""
 
 
 def code_of(file: Path, roots: Sequence[Path]) -> Code:
@@ -44,6 +48,7 @@ def code_of(file: Path, roots: Sequence[Path]) -> Code:
     roots = list(dict.fromkeys([file.parent.resolve(), *(root.resolve() for root in roots)]))
     found: dict[Path, Path] = {}
     packages: dict[str, None] = {}
+    standard: dict[str, None] = {}
     secrets: list[Location] = []
     waiting = [(file.resolve(), Path(file.name))]
     while waiting:
@@ -62,9 +67,9 @@ def code_of(file: Path, roots: Sequence[Path]) -> Code:
             local = list(_local(module, level, path, roots))
             waiting += local
             top = module.partition(".")[0]
-            if not local and not level and top not in sys.stdlib_module_names:
-                packages[top] = None
-    return Code(tuple(found.items()), tuple(packages), tuple(secrets))
+            if not local and not level:
+                (standard if top in sys.stdlib_module_names else packages)[top] = None
+    return Code(tuple(found.items()), tuple(packages), tuple(secrets), tuple(standard))
 
 
 def _text(path: Path) -> str:
@@ -129,3 +134,63 @@ def registered(folder: Path, name: str) -> Path | None:
             if is_registry and isinstance(first, ast.Constant) and first.value == name:
                 return path
     return None
+
+
+def class_at(root: Path, name: str) -> Path | None:
+    """The file below a folder that has a class by its dotted name; None if there is none."""
+    module, _, class_name = name.rpartition(".")
+    path = root.joinpath(*module.split(".")).with_suffix(".py") if module else root
+    if not path.is_file():
+        return None
+    tree = parsed(path, _text(path))
+    return path if any(isinstance(node, ast.ClassDef) and node.name == class_name for node in tree.body) else None
+
+
+def called(file: Path, name: str) -> Parameters | None:
+    """What a function of a file takes, or what objects of a class take; None if the file does not say."""
+    for node in parsed(file, _text(file)).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            return takes(node)
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            methods = (each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+            call = next((each for each in methods if each.name == "__call__"), None)
+            found = takes(call) if call else Parameters(frozenset(), anything=True)
+            return replace(found, names=found.names - {"self"}, is_class=True)
+    return None
+
+
+def imported_from(code: Code, package: str) -> set[str]:
+    """What files import from a package, as dotted names; a module that is imported as a whole by its own name."""
+    found = set()
+    for path, _ in code.files:
+        for node in ast.walk(parsed(path, _text(path))):
+            if isinstance(node, ast.ImportFrom) and not node.level and _inside(node.module or "", package):
+                found |= {f"{node.module}.{alias.name}" for alias in node.names}
+            elif isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names if _inside(alias.name, package)}
+    return found
+
+
+def _inside(module: str, package: str) -> bool:
+    return module.partition(".")[0] == package
+
+
+def strings_of(file: Path) -> set[str]:
+    """The text constants of a file."""
+    tree = parsed(file, _text(file))
+    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def merged(codes: Sequence[Code]) -> Code | str:
+    """The code of several files as one; or the name that two different files would share."""
+    files: dict[Path, Path] = {}
+    for code in codes:
+        for path, place in code.files:
+            other = next((known for known, taken in files.items() if taken == place and known != path), None)
+            if other is not None:
+                return str(place)
+            files.setdefault(path, place)
+    packages = dict.fromkeys(name for code in codes for name in code.packages)
+    secrets = dict.fromkeys(place for code in codes for place in code.secrets)
+    standard = dict.fromkeys(name for code in codes for name in code.standard)
+    return Code(tuple(files.items()), tuple(packages), tuple(secrets), tuple(standard))

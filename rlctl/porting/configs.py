@@ -22,7 +22,8 @@ KEPT = ("name", "max_samples", "sampling", "responses_per_prompt", "evaluation_s
 REWARDS: Mapping[str, dict[str, Any]] = {
     "trinity": {"type": "external", "kind": "ported_run"},
     "roll": {"type": "external", "kind": "ported_worker.PortedRewardWorker"},
-    "verl": {"type": "function", "path": "trinity_reward.py", "function": "compute_score", "signature": "verl"},
+    "verl": {"type": "function", "path": "ported_function.py", "function": "compute_score", "signature": "verl"},
+    "rlctl": {"type": "function", "path": "ported_function.py", "function": "compute_score", "signature": "rlctl"},
 }
 """The reward of the ported run, as rlctl's config says it."""
 DONE = ("data-columns",)
@@ -47,10 +48,11 @@ def with_new_rows(loaded: Loaded, target: str, *, ported: bool) -> Loaded:
     if not ported:
         return loaded
     shaping = loaded.config.algorithm.reward_shaping
-    if shaping.overlong_penalty is not None:  # the adapter subtracts it
+    if shaping.overlong_penalty is not None and target in ("trinity", "roll"):  # the adapter subtracts it
         loaded = put(loaded, ("algorithm", "reward_shaping", "overlong_penalty"), None, by="rlctl port")
-    name = loaded.config.rewards[0].name
-    return put(loaded, ("rewards",), [{**REWARDS[target], "name": name}], by="rlctl port")
+    first = loaded.config.rewards[0]
+    kept = {"name": first.name, "workers": first.workers, "timeout": first.timeout}
+    return put(loaded, ("rewards",), [{**REWARDS[target], **kept}], by="rlctl port")
 
 
 def _source(source: DataSource, target: str, split: str) -> dict[str, Any]:
@@ -76,7 +78,7 @@ def written(loaded: Loaded, report: Any, target: str, options: Mapping[str, str]
             said("the config cannot be ported: {reason}", reason=first.message), at=first.at, hint=first.advice
         )
     made.report.findings[:] = [item for item in made.report.findings if item.code not in DONE]
-    if target.startswith("verl"):
+    if target.startswith(("verl", "rlctl")):
         return made
     document = read_yaml(made.text, "config.yaml")
     changes, gone = {path: ANCHOR + value for path, value in _paths(document.values)}, []

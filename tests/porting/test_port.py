@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,7 +21,7 @@ from rlctl.config import config_from
 from rlctl.documents.yaml_read import read_yaml
 from rlctl.porting.assemble import port
 from rlctl.porting.proof import add_to_readme, prove
-from rlctl.porting.rewards import Ported, Stub, reward_of
+from rlctl.porting.rewards import OF_ROLL, Ported, Stub, reward_of
 from rlctl.translation.translate import read_many
 from tests.porting.runs import MINE, ROWS, write
 
@@ -33,7 +35,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
     sys.path[:] = path
     for name in set(sys.modules) - known:
-        if name.startswith(("helpers", "ported", "verl_reward", "trinity_reward", "proof_of")):
+        if name.startswith(
+            ("helpers", "ported", "proof_of", "rlctl_rules", "roll", "main_thread", "row_values")
+        ) or name.endswith("_reward"):
             del sys.modules[name]
 
 
@@ -51,6 +55,12 @@ def _module(path: Path, name: str) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def _reward() -> ModuleType:
+    """The module of the folder that scores."""
+    sys.path.insert(0, str(Path("out").resolve()))
+    return _module(Path("out/ported_reward.py"), "ported_reward")
 
 
 def test_a_run_of_verl_becomes_a_folder_for_trinity(here: Path) -> None:
@@ -74,9 +84,9 @@ def test_a_run_of_verl_becomes_a_folder_for_trinity(here: Path) -> None:
         path.read_text() for path in Path("out").rglob("*") if path.suffix in (".py", ".sh", ".md")
     )
 
-    adapter = _module(Path("out/verl_reward.py"), "verl_reward")
+    adapter = _reward()
     row = json.loads(pq.read_table("out/data/train.parquet")["source_row"][2].as_py())
-    assert adapter.score(row, "boxed 22}") == {"score": 1.125, "acc": True, "said": "22}"}
+    assert adapter.reward(row, "boxed 22}", 3) == (1.125, {"score": 1.125, "acc": True, "said": "22}"})
     assert adapter.reward(row, "21", 3) == (0.0, {"score": 0.0, "acc": False, "said": "21"})
 
 
@@ -87,7 +97,7 @@ def test_a_run_of_verl_becomes_a_folder_for_roll(here: Path) -> None:
     assert written["rewards"]["math_rule"]["worker_cls"] == "ported_worker.PortedRewardWorker"
     data = written["actor_train"]["data_args"]
     assert (data["file_name"], data["messages"]) == (["${oc.env:PORTED_RUN,.}/data/train.parquet"], "messages")
-    for name in ("ported_worker.py", "start.py", "prove.py", "verl_reward.py"):
+    for name in ("ported_worker.py", "start.py", "prove.py", "ported_reward.py", "verl_reward.py"):
         compile(Path("out", name).read_text(), name, "exec")
 
 
@@ -95,12 +105,98 @@ def test_a_run_of_trinity_becomes_a_folder_for_verl(here: Path) -> None:
     _ported("trinity.yaml", "verl", plugins=Path("plugins"))
     row, _ = pq.read_table("out/data/train.parquet").to_pylist()
     assert [each["content"] for each in row["prompt"]] == ["Use tags.", "20 + 1?"]
-    adapter = _module(Path("out/trinity_reward.py"), "trinity_reward")
+    _reward()
+    adapter = _module(Path("out/ported_function.py"), "ported_function")
     told = adapter.compute_score("sums", "2024-01-01", "", row["extra_info"])
     assert told == {"score": 1.0, "right": 1.0, "tags": 0.0}
     assert adapter.compute_score("sums", "<a>", "", row["extra_info"])["score"] == 0.2
     assert "trinity" not in sys.modules
-    assert 'reward.custom_reward_function.path="$PORTED_RUN/trinity_reward.py"' in Path("out/run.sh").read_text()
+    assert 'reward.custom_reward_function.path="$PORTED_RUN/ported_function.py"' in Path("out/run.sh").read_text()
+
+
+def test_a_run_of_roll_keeps_its_worker_and_its_rule_by_domain(here: Path) -> None:
+    _ported("roll.yaml", "verl", plugins=Path())
+    rows = [json.loads(row["extra_info"]["source_row"]) for row in pq.read_table("out/data/train.parquet").to_pylist()]
+    adapter = _reward()
+    assert adapter.reward(rows[1], "so and", 2) == (0.25, {"score": 0.25, "acc": 0.0})
+    assert adapter.reward(rows[1], "and or", 2) == (1.0, {"score": 1.0, "acc": 1.0})
+    right = "I add.\n\n\\boxed{20}"
+    assert adapter.reward(rows[0], right, 2) == (1.0, {"score": 1.0, "acc": 1.0})
+    with ThreadPoolExecutor(1) as thread:  # a rule that limits its time by a signal
+        found = thread.submit(adapter.reward, rows[0], right, 2).result()
+    assert found == (1.0, {"score": 1.0, "acc": 1.0})
+    assert "rlctl" not in {name.partition(".")[0] for name in _imported(Path("out/rlctl_rules"))}
+    with pytest.raises(KeyError, match="no reward scores"):
+        adapter.reward({**rows[0], "domain": "another"}, right, 2)
+
+
+def _imported(folder: Path) -> set[str]:
+    found = set()
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                found.add(node.module or "")
+    return found
+
+
+def test_a_run_of_rlctl_adds_its_rewards_and_counts_a_failure_as_0(here: Path) -> None:
+    _ported("own.yaml", "trinity", options={"explorer_gpus": "1"})
+    rows = [json.loads(text) for text in pq.read_table("out/data/train.parquet")["source_row"].to_pylist()]
+    adapter = _reward()
+    value, told = adapter.reward(rows[2], "\\boxed{22}", 4)
+    assert (value, told["answer"], told["boxed"], told["answer/length"]) == (1.25, 1.0, 1.0, 10)
+    assert adapter.reward(rows[2], "so 22", 4)[0] == 2.0
+    assert adapter.reward(rows[0], "\\boxed{20}", 4) == (0.25, {"score": 0.25, "acc": 1.0, "boxed": 1.0})
+    assert adapter.reward(rows[2], "", 0)[0] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("file", "target"),
+    [("roll.yaml", "trinity"), ("roll.yaml", "rlctl"), ("own.yaml", "roll"), ("own.yaml", "verl"),
+     ("run.sh", "rlctl"), ("trinity.yaml", "roll"), ("trinity.yaml", "rlctl")],
+)  # fmt: skip
+def test_every_pair_of_frameworks_is_a_folder_whose_config_names_the_adapter(
+    here: Path, file: str, target: str
+) -> None:
+    plugins = Path("plugins") if file == "trinity.yaml" else Path()
+    result = _ported(file, target, plugins=plugins, options={"explorer_gpus": "1"})
+    assert isinstance(result.reward, Ported)
+    assert result.moved.skipped == 0
+    adapter = {
+        "verl": "ported_function.py",
+        "rlctl": "ported_function.py",
+        "roll": "ported_worker.",
+        "trinity": "ported_run",
+    }
+    config = Path("out", "run.sh" if target == "verl" else "config.yaml").read_text()
+    assert adapter[target] in config
+    compile(Path("out/prove.py").read_text(), "prove.py", "exec")
+
+
+def test_what_stands_for_a_framework_is_what_the_reading_of_files_allows(here: Path) -> None:
+    _ported("roll.yaml", "verl", plugins=Path())
+    _reward()
+    standing = sys.modules["roll_reward"].STANDING
+    assert {f"{module}.{name}" for module, values in standing.items() for name in values} == OF_ROLL
+
+
+def test_a_function_of_verls_managers_batch_and_prime_is_called_as_they_do(here: Path) -> None:
+    Path("rewards/mine.py").write_text(
+        "def compute_score(data_sources, solution_strs, ground_truths, extra_infos, bonus):\n"
+        "    return [{'score': bonus * (text == answer)} for text, answer in zip(solution_strs, ground_truths)]\n"
+    )
+    Path("run.sh").write_text(
+        Path("run.sh").read_text().replace("trainer.n", "reward.reward_manager.name=batch trainer.n")
+    )
+    _ported("run.sh", "roll")
+    assert _reward().reward(ROWS[3], "23", 2) == (0.25, {"score": 0.25})
+    Path("rewards/mine.py").write_text(
+        "def compute_score(task, text, answer, extra, bonus=1):\n    return text == answer, task\n"
+    )
+    Path("run.sh").write_text(Path("run.sh").read_text().replace("name=batch", "name=prime"))
+    _ported("run.sh", "roll", force=True)
+    assert _reward().reward(ROWS[3], "23", 2)[0] == 1.0
+    assert _reward().reward({**ROWS[3], "data_source": None}, None, 2)[0] == 0.0
 
 
 def test_a_proof_fails_if_anything_differs_or_all_rewards_are_equal(
@@ -197,8 +293,7 @@ STUBS: dict[str, tuple[dict[str, Any], str, str]] = {
         "def compute_score(data_source, solution_str, ground_truth, extra_info, reward_router_address): ...",
         "reward model",
     ),
-    "manager": ({"reward_loop": {"manager": "prime"}}, MINE, "prime"),
-    "rule": ({"rewards": [{"type": "rule", "rule": "math"}]}, MINE, "rule"),
+    "manager": ({"reward_loop": {"manager": "remote"}}, MINE, "remote"),
     "judge": ({"rewards": [{"type": "judge", "base_url": "http://a"}]}, MINE, "judge"),
     "two": ({"rewards": [FUNCTION, {**FUNCTION, "name": "b"}]}, MINE, "2 rewards"),
     "missing": ({"rewards": [{**FUNCTION, "path": "none.py"}]}, MINE, "no file"),
@@ -224,10 +319,9 @@ def test_what_no_adapter_can_call_is_a_stub_with_its_reason(here: Path, case: st
 def test_what_an_async_reward_raises_reaches_its_caller(here: Path) -> None:
     Path("rewards/mine.py").write_text("async def compute_score(**given):\n    raise ValueError('no answer')\n")
     _ported("run.sh", "roll")
-    adapter = _module(Path("out/verl_reward.py"), "verl_reward")
     row = {"data_source": "sums", "reward_model": {"ground_truth": "4"}}
     with pytest.raises(ValueError, match="no answer"):
-        adapter.score({**row, adapter.SOURCE_COLUMN: "sums"}, "4")
+        _reward().reward(row, "4", 1)
 
 
 def test_a_stub_keeps_run_sh_from_starting(here: Path) -> None:
@@ -251,7 +345,7 @@ def test_a_stub_keeps_run_sh_from_starting(here: Path) -> None:
     ("file", "target", "reason"),
     [
         ("run.sh", "verl", "not ported from verl to verl"),
-        ("trinity.yaml", "roll", "not ported from Trinity-RFT to ROLL"),
+        ("trinity.yaml", "trinity", "not ported from Trinity-RFT to Trinity-RFT"),
         ("run.sh", "trinity@0.5", "0.6 only"),
     ],
 )
@@ -279,7 +373,8 @@ def test_a_function_of_a_package_is_called_there(here: Path, reward: Any, module
     config = config_from({"rewards": [reward], "data": {"train": [{"path": "rows.jsonl"}]}})
     found = reward_of(config, "verl", None, here)
     assert isinstance(found, Ported)
-    assert (found.settings["MODULE"], found.settings["FUNCTION"], found.code.files) == (module, function, ())
+    [part] = found.parts
+    assert (part.settings["module"], part.name, found.code.files) == (module, function, ())
     assert found.code.packages == (module.partition(".")[0],)
 
 
@@ -289,8 +384,7 @@ def test_the_default_reward_of_verl_is_ported_by_its_own_function(here: Path) ->
     )
     _ported("run.sh", "roll")
     assert not Path("out/source").exists()
-    text = Path("out/verl_reward.py").read_text()
-    assert "MODULE = 'verl.utils.reward_score'" in text
+    assert "module='verl.utils.reward_score'" in Path("out/ported_reward.py").read_text()
     assert "verl" in Path("out/requirements.txt").read_text()
     assert "default_compute_score" in Path("out/README.md").read_text()
 

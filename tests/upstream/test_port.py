@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,23 +18,26 @@ from .frameworks import CHECKOUT, ENVIRONMENTS
 pytestmark = pytest.mark.upstream
 
 
-@pytest.mark.parametrize(
-    ("file", "target", "environment"),
-    [("run.sh", "trinity", "trinity-0.6.0"), ("run.sh", "roll", "roll"), ("trinity.yaml", "verl", "verl-0.9.1")],
-)
-def test_the_proof_of_a_port_passes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, target: str, environment: str
-) -> None:
-    python = ENVIRONMENTS / environment / "bin" / "python"
+FILES = {"run.sh": "verl", "trinity.yaml": "trinity", "roll.yaml": "roll", "own.yaml": "rlctl"}
+PLUGINS = {"trinity.yaml": Path("plugins"), "roll.yaml": Path()}
+ENVIRONMENT = {"verl": "verl-0.9.1", "trinity": "trinity-0.6.0", "roll": "roll"}
+PAIRS = [(file, target) for file, source in FILES.items() for target in (*ENVIRONMENT, "rlctl") if source != target]
+
+
+@pytest.mark.parametrize(("file", "target"), PAIRS)
+def test_the_proof_of_a_port_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, target: str) -> None:
+    python = Path(sys.executable)
+    if target != "rlctl":
+        python = ENVIRONMENTS / ENVIRONMENT[target] / "bin" / "python"
     if not python.exists() or (target == "roll" and not CHECKOUT):
-        pytest.skip(f"no {environment} here: make test-upstream installs it")
+        pytest.skip(f"no {target} here: make test-upstream installs it")
     monkeypatch.chdir(tmp_path)
     runs.write(tmp_path)
     if target == "roll":
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (CHECKOUT, os.environ.get("PYTHONPATH")))))
     loaded, report = read_many([file])
     assert loaded is not None
-    port(loaded, report, target, tmp_path / "out", file=file, here=tmp_path, plugins=Path("plugins"))
+    port(loaded, report, target, tmp_path / "out", file=file, here=tmp_path, plugins=PLUGINS.get(file))
     found = prove(tmp_path / "out", str(python))
     assert isinstance(found, dict), found
     assert found["problems"] == []
