@@ -31,7 +31,11 @@ def port(
     dialect: arguments.Dialect = None,
     plugin_dir: Annotated[
         Path | None,
-        typer.Option("--plugin-dir", metavar="FOLDER", help="Plug-ins of a Trinity-RFT run, or the folder of a ROLL run's own workers."),
+        typer.Option(
+            "--plugin-dir",
+            metavar="FOLDER",
+            help="Plug-ins of a Trinity-RFT run, or a ROLL run's workers.",
+        ),
     ] = None,
     force: arguments.Force = False,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
