@@ -117,6 +117,8 @@ class State:
     """Variables with a property that is not read here, as ``declare -i`` gives it, and what they expand to."""
     removed: set[str] = field(default_factory=set)
     """Variables that the script has unset, whatever the environment says."""
+    status: bool | None = True
+    """Whether the last statement succeeded; None if only running the script can tell."""
     fixed: set[str] = field(default_factory=set)
     """Variables that the script has made readonly."""
     unset: dict[str, Location] = field(default_factory=dict)

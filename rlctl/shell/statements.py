@@ -131,7 +131,7 @@ class Statements(ABC):
             if following is not None and following.type == "&":
                 with suppress(End, Return), self._apart():
                     self.statement(script, child)
-                status = True
+                status = self.state.status = True
             else:
                 status = self.statement(script, child)
         return status
@@ -192,6 +192,7 @@ class Statements(ABC):
                 hint=HINT,
             )
         status: Status = handler(script, node)
+        self.state.status = status
         if status is False and node.type in _FALLIBLE and self.state.ends_on_failure and not self._tolerant:
             self._fail(script, node)
         return status

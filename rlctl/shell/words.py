@@ -262,6 +262,8 @@ class Words:
             if found is None and not self.state.calls:
                 return self.state.not_set(name, at)
             return found or ()
+        if name == "?" and self.state.status:
+            return literal("0", at)
         if not _NAME.fullmatch(name):
             return unknown(said("what ${name} is can only be known by running the script", name=name), at)
         if name == "BASH_SOURCE":

@@ -77,6 +77,12 @@ STATUSES = (
     "f() { local x; x=$(g) || return 1; A=$x; }; g() { echo 5; return 3; }; f || A=no; trainer $A",
     'die() { echo "$*" >&2; exit 1; }; [ "$NODES" = 3 ] || die no; trainer a',
     "cat > c.yaml <<E && trainer a\nx\nE\n",
+    "A=1; trainer a $?; (exit 0); B=$?; trainer b$B$?",
+    "f() { return 0; }; f; trainer $?",
+    "false || true; trainer $?; A=$(true); trainer $?$?",
+    "if true; then :; fi; trainer $?; sleep 0 & trainer $?; wait",
+    "i=0; while (( i < 3 )); do i=$((i+1)); set +e; trainer a$i; rc=$?; set -e; if (( rc == 0 )); then break; fi; done",
+    "for i in 1 2 3; do true; if [ $? -ne 0 ]; then A=1; else break; fi; done; trainer b$A$i",
 )
 PATTERNS = (
     '[[ "axb" =~ "a.b" ]] && A=1; trainer x$A',

@@ -235,6 +235,22 @@ def test_a_helper_with_settings_is_no_second_trainer(tmp_path: Path) -> None:
     }
 
 
+def test_a_trainer_that_is_tried_again_is_one_run(tmp_path: Path) -> None:
+    text = """tries=0
+while (( tries < ${MAX_TRIES:-10} )); do
+    tries=$((tries + 1))
+    python3 -m verl.trainer.main_ppo data.seed=$tries
+    code=$?
+    if (( code == 0 )); then
+        break
+    fi
+    sleep 60
+done
+exit $code
+"""
+    assert values(translate.read(write(tmp_path, text), environment={})[1]) == {"data.seed": 1}
+
+
 @pytest.mark.parametrize("start", ["./gone.sh", "bash gone.sh", "exec $HOME/gone.sh", "nohup bash gone.sh"])
 def test_overrides_for_a_script_that_is_not_there_are_no_config(start: str, tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match=r"it runs .*gone\.sh, which is not found"):
