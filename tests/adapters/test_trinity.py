@@ -1097,3 +1097,22 @@ def test_an_empty_default_of_an_environment_variable_is_text() -> None:
     """OmegaConf's ``${oc.env:NAME,''}`` is '', and no null."""
     canonical, _ = read_with("0.6", **{"model.model_path": "${oc.env:RLCTL_NO_SUCH_VARIABLE,''}"})
     assert canonical["model"]["path"] == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "prompt", "response"),
+    [
+        ({"max_model_len": 2048, "max_response_tokens": 2048}, 1, 2047),
+        ({"max_model_len": 2048, "max_response_tokens": 4096}, 1, 2047),
+        ({"max_model_len": 2048, "max_response_tokens": 1024}, 1024, 1024),
+        ({"max_model_len": 2048, "max_prompt_tokens": 2048}, 2047, 1),
+        ({"max_model_len": 2049}, 1024, 1025),
+    ],
+)
+def test_one_token_is_left_for_what_fills_the_context(given: dict[str, int], prompt: int, response: int) -> None:
+    """trinity/common/config_validator.py, ModelConfigValidator._check_model_len."""
+    values, report = read_with("0.6", model={"model_path": "org/model", **given})
+    assert (values["data"]["max_prompt_tokens"], values["rollout"]["max_response_tokens"]) == (prompt, response)
+    buckets = {entry.key: entry.bucket for entry in report.accounting}
+    changed = given.get("max_response_tokens", response) != response
+    assert (buckets.get("model.max_response_tokens") is Bucket.DERIVED) == changed

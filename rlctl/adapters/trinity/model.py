@@ -75,8 +75,11 @@ def lengths(view: Reading) -> tuple[int | None, int | None, int | None]:
         view.get(f"model.max_{name}") for name in ("model_len", "prompt_tokens", "response_tokens")
     )
     if prompt is None and isinstance(total, int):
+        if isinstance(response, int):
+            response = min(response, total - 1)  # 0.6.0: config_validator.py, _check_model_len
         prompt = total - response if isinstance(response, int) else total // 2
     if response is None and isinstance(total, int) and isinstance(prompt, int):
+        prompt = min(prompt, total - 1)
         response = total - prompt
     return total, prompt, response
 
@@ -99,7 +102,7 @@ def _read_lengths(view: Reading) -> Iterator[Flow]:
         ("response_tokens", response, "rollout.max_response_tokens"),
     ):
         if isinstance(value, str) or (isinstance(value, int) and value > 0):  # text is refused with its line
-            written = view.get(f"model.max_{name}") is not None
+            written = view.get(f"model.max_{name}") == value
             used = keys[name] if written else (*keys[name], *keys["model_len"])
             note = ""
             if isinstance(total, int) and isinstance(value, int) and not written:
