@@ -143,6 +143,7 @@ def engine(config: Any) -> dict[str, Any]:
         "critic_warmup": warmup,
         "old_log_probs": "rollout" if bypass else "recompute",
         "learning_rates": None if megatron else schedule(actor.optim),
+        "learning_rate": actor.optim.lr,
         "weight_decay": actor.optim.weight_decay,
         "betas": dataclass_keys.plain(list(actor.optim.betas)),
         "gradient_checkpointing": part.model.enable_gradient_checkpointing,

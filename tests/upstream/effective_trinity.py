@@ -60,7 +60,7 @@ def numbers(config: Any, told: dict[str, Any], rows: int, rates: Rates) -> dict[
         "training data": sorted(str(one.path) for one in buffer.explorer_input.tasksets),
         "training devices": config.cluster.trainer_gpu_num,
         "tensor parallel of an engine": config.explorer.rollout_model.tensor_parallel_size,
-        "learning rate": config.algorithm.optimizer.lr,
+        "learning rate": engine["learning_rate"],
         "weight decay": engine["weight_decay"],
         "gradient clip": engine["max_grad_norm"],
         "betas": engine["betas"],
@@ -102,7 +102,7 @@ def _supervised(config: Any, told: dict[str, Any], rates: Rates) -> dict[str, An
     found: dict[str, Any] = {
         "kind": kind,
         "model": config.model.model_path,
-        "learning rate": config.algorithm.optimizer.lr,
+        "learning rate": engine["learning_rate"],
         "weight decay": engine["weight_decay"],
         "gradient clip": engine["max_grad_norm"],
         "betas": engine["betas"],
