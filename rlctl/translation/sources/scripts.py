@@ -310,10 +310,8 @@ def _ended(text: str, name: str, how: Script, arguments: Sequence[Text], reading
 
 def _the_one(found: Sequence[ScriptLaunch], name: str, reading: ScriptReading) -> ScriptLaunch:
     known = [launch for launch in found if launch.dialect] or list(found)
-    if len(known) > 1 and not known[0].dialect:  # another program's settings have no dots
-        known = [
-            launch for launch in known if any("." in _key(plain(word)) for word in launch.program.arguments)
-        ] or known
+    if len(known) > 1 and not known[0].dialect:  # the settings of another program have no dots
+        known = [launch for launch in known if any(map(_is_dotted, launch.program.arguments))] or known
     if not known and (missing := next(_scripts_not_found(reading), None)):
         raise DocumentError(
             said("starts no trainer that rlctl knows; it runs {script}, which is not found here", script=missing[0]),
@@ -523,6 +521,12 @@ def _lost(reading: ScriptReading, launch: ScriptLaunch, text: str, name: str) ->
     shown = redacted(", ".join(words[:_LISTED])) + (", ..." if len(words) > _LISTED else "")
     where = Location(name, place)
     return [finding("lost-overrides", Level.WARNING, at=where, why=why, line=place, count=len(words), words=shown)]
+
+
+def _is_dotted(word: Text) -> bool:
+    """Whether a word sets a key inside a section, and is no option."""
+    text = plain(word)
+    return is_override(text) and not text.startswith("-") and "." in _key(text)
 
 
 def _is_told(word: str) -> bool:

@@ -227,9 +227,7 @@ def test_a_script_of_two_runs_is_refused_with_both_lines(tmp_path: Path) -> None
 
 
 def test_a_helper_with_settings_is_no_second_trainer(tmp_path: Path) -> None:
-    text = (
-        "python3 tools/manifest.py --set lr=1 --set name=x\npython3 -m mine.trainer.main data.train_files=a.parquet\n"
-    )
+    text = "python3 tools/manifest.py --out run.json --set lr=1 --set path=a.b\npython3 -m mine.trainer.main data.train_files=a.parquet\n"
     assert values(translate.read(write(tmp_path, text), dialect="verl", environment={})[1]) == {
         "data.train_files": "a.parquet"
     }
