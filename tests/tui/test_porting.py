@@ -21,6 +21,7 @@ from rlctl.editing.deviations import Deviation, Outlook
 from rlctl.editing.session import Draft, Session
 from rlctl.translation.translate import FACTS
 from rlctl.tui.app import RlctlApp
+from rlctl.tui.dialogs.ask import AskScreen
 from rlctl.tui.dialogs.facts import MEANINGS, FactsScreen
 from rlctl.tui.dialogs.save_as import SaveAsScreen, lines_of
 from rlctl.tui.dialogs.wanted import WantedScreen
@@ -29,6 +30,7 @@ from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.section_tree import SectionTree
+from tests.porting import runs
 from tests.tui.conftest import drive, edit, settled, text, text_of
 from tests.tui.test_editor import FILE, row
 
@@ -475,3 +477,37 @@ def test_several_pasted_lines_are_taken_whole(file: Path, end: str) -> None:
         assert "one\ntwo\nthree" in screen.app.screen.query_one(TextArea).text.replace("  ", "")
 
     drive(RlctlApp(session=Session.open(file)), act)
+
+
+def test_a_ported_folder_is_written_once_everything_is_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs.write(tmp_path)
+
+    async def act(screen: EditorScreen, pilot: Any) -> None:
+        pane = screen.query_one(PreviewPane)
+        screen.action_tab("preview")
+        screen.query_one("#preview-dialect", Select).value = "trinity"
+        await settled(screen, pilot)
+        pane.action_write_folder()
+        await pilot.pause()
+        assert not isinstance(screen.app.screen, AskScreen), "decisions are open"
+        assert pane.check_action("write_folder", ()) is None
+        for _ in range(9):
+            if "w writes the whole run" in text(screen, "#account-head"):
+                break
+            await pilot.press("space")
+            await pilot.pause()
+        assert pane.check_action("write_folder", ()) is True
+        await pilot.press("w")
+        await pilot.pause()
+        assert isinstance(screen.app.screen, AskScreen)
+        assert "run-trinity" in screen.app.screen.question
+        screen.app.screen.dismiss(True)
+        await screen.app.workers.wait_for_complete()
+        await settled(screen, pilot)
+        screen.query_one("#preview-dialect", Select).value = "rlctl"
+        await settled(screen, pilot)
+
+    drive(RlctlApp(session=Session.open(tmp_path / "run.sh")), act)
+    assert (tmp_path / "run-trinity/config.yaml").exists()
+    assert (tmp_path / "run-trinity/verl_reward.py").exists()

@@ -90,7 +90,16 @@ class PreviewPane(EditorPane):
         Binding("space", "accept", say("Accept"), id="preview.accept",
                 tooltip=say("Accept what the target changes or loses here, and go to the next decision")),
         Binding("n", "next", say("Next format"), id="preview.next"),
+        Binding("w", "write_folder", say("Write folder"), id="preview.folder",
+                tooltip=say("Write config, rows, reward and launch script as a folder")),
     ]  # fmt: skip
+
+    class Folder(Message):
+        """The whole run is to be written for a framework."""
+
+        def __init__(self, dialect: str) -> None:
+            self.dialect = dialect
+            super().__init__()
 
     class Renewed(Message):
         """Another dialect was chosen."""
@@ -181,7 +190,7 @@ class PreviewPane(EditorPane):
     def _tell_decisions(self) -> None:
         """How many decisions are made: those that were accepted, and those that an answer made needless."""
         asked = self._asked.get(self.dialect, {})
-        open_ones = [line for line in self._lines if line.key and not self._is_accepted(line)]
+        open_ones = self._open_ones()
         told = ""
         if open_ones:
             told = say("{done} of {all} decided: Enter answers, Space accepts").format(
@@ -192,7 +201,29 @@ class PreviewPane(EditorPane):
             told = told if len(asked) == 1 else say("✓ all {all} decided: ready to save with S").format(all=len(asked))
         elif self._keys:
             told = say("✓ nothing to decide: ready to save with S")
+        if not open_ones and self._can_be_ported():
+            told += say("; w writes the whole run as a folder")
         self.query_one("#account-head", Static).update(marked("\n".join(filter(None, (told, self._shares)))))
+        self.refresh_bindings()
+
+    def _open_ones(self) -> list[ReportRow]:
+        """The lines that wait for a decision."""
+        return [line for line in self._lines if line.key and not self._is_accepted(line)]
+
+    def _can_be_ported(self) -> bool:
+        """Whether ``rlctl port`` moves runs of the file's framework to the one that is shown."""
+        if not self._keys:
+            return False
+        from rlctl.porting.assemble import PAIRS
+
+        return (self._heads[0].partition("@")[0], self.dialect) in PAIRS
+
+    def action_write_folder(self) -> None:
+        """Write the ported folder, once everything is decided."""
+        if left := len(self._open_ones()):
+            self.notify(say("{count} decisions are open: Enter answers, Space accepts").format(count=left))
+        elif self._can_be_ported():
+            self.post_message(self.Folder(self.dialect))
 
     def action_accept(self) -> None:
         """Accept the decision under the cursor, or take that back; then the next open one has the cursor."""
@@ -208,7 +239,9 @@ class PreviewPane(EditorPane):
         self._tell_decisions()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Something is accepted where something has to be decided, and has the cursor."""
+        """Accept has to have something to decide under the cursor; a folder is written once all is decided."""
+        if action == "write_folder":
+            return self._can_be_ported() and (None if self._open_ones() else True)
         return action != "accept" or (any(line.key for line in self._lines) and self.query_one("#account").has_focus)
 
     @on(OptionList.OptionHighlighted, "#account")

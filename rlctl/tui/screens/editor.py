@@ -42,7 +42,7 @@ from rlctl.tui.panes.findings import FindingsPane, counted, path_of
 from rlctl.tui.panes.help import HelpPane, hint
 from rlctl.tui.panes.plan import PlanPane
 from rlctl.tui.panes.preview import DiffPane, PreviewPane
-from rlctl.tui.screens.editor_files import EditorFiles
+from rlctl.tui.screens.editor_port import EditorPort
 from rlctl.tui.widgets.batch_flow import Box, boxes, in_boxes, in_lines
 from rlctl.tui.widgets.field_row import SET, Columns, FieldRow
 from rlctl.tui.widgets.footer import Footer
@@ -129,7 +129,7 @@ class FieldList(VerticalScroll):
         self.post_message(self.Resized())
 
 
-class EditorScreen(EditorFiles):
+class EditorScreen(EditorPort):
     """Edits one config."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide"), (160, "-very-wide")]
