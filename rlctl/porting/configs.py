@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from rlctl.common.errors import RunError
 from rlctl.common.messages.reasons import said
+from rlctl.common.report import Bucket, Entry, Report
 from rlctl.common.report_lines import Line, Part, lines
 from rlctl.config import Loaded, put
 from rlctl.config.dump import to_plain
@@ -78,6 +80,8 @@ def written(loaded: Loaded, report: Any, target: str, options: Mapping[str, str]
             said("the config cannot be ported: {reason}", reason=first.message), at=first.at, hint=first.advice
         )
     made.report.findings[:] = [item for item in made.report.findings if item.code not in DONE]
+    if ported:
+        made.report.accounting[:] = [_with_reward(entry, report) for entry in made.report.accounting]
     if target.startswith(("verl", "rlctl")):
         return made
     document = read_yaml(made.text, "config.yaml")
@@ -86,6 +90,16 @@ def written(loaded: Loaded, report: Any, target: str, options: Mapping[str, str]
         changes[(*_E, "default_workflow_type")] = "ported_run"
         gone = [(*_E, "default_reward_fn_type")]
     return Translation(edit_yaml(document, changes, delete=gone), made.report)
+
+
+def _with_reward(entry: Entry, read: Report) -> Entry:
+    """A key of the reward as what it is in a port: in the adapter, although the target's config has no key for it."""
+    if not entry.loses:
+        return entry
+    fields = [field for each in read.accounting if each.key == entry.key for field, _ in each.targets]
+    if not fields or not all(field.startswith("rewards[") for field in fields):
+        return entry
+    return replace(entry, bucket=Bucket.DERIVED, note="the adapter calls the reward with it")
 
 
 def _paths(values: Any, at: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:

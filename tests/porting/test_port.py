@@ -80,6 +80,7 @@ def test_a_run_of_verl_becomes_a_folder_for_trinity(here: Path) -> None:
     assert "trinity-rft==" in Path("out/requirements.txt").read_text()
     readme = Path("out/README.md").read_text()
     assert "## What changes in training\n\n- " in readme
+    assert "rewards may differ" not in readme, "the adapter calls the reward"
     assert "@@" not in "".join(
         path.read_text() for path in Path("out").rglob("*") if path.suffix in (".py", ".sh", ".md")
     )

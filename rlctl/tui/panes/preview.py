@@ -204,7 +204,6 @@ class PreviewPane(EditorPane):
         if not open_ones and self._can_be_ported():
             told += say("; w writes the whole run as a folder")
         self.query_one("#account-head", Static).update(marked("\n".join(filter(None, (told, self._shares)))))
-        self.refresh_bindings()
 
     def _open_ones(self) -> list[ReportRow]:
         """The lines that wait for a decision."""
@@ -214,9 +213,10 @@ class PreviewPane(EditorPane):
         """Whether ``rlctl port`` moves runs of the file's framework to the one that is shown."""
         if not self._keys:
             return False
-        from rlctl.porting.assemble import PAIRS
+        from rlctl.porting.assemble import KNOWN
 
-        return (self._heads[0].partition("@")[0], self.dialect) in PAIRS
+        own = self._heads[0].partition("@")[0]
+        return own in KNOWN and self.dialect in KNOWN and own != self.dialect
 
     def action_write_folder(self) -> None:
         """Write the ported folder, once everything is decided."""
@@ -237,6 +237,7 @@ class PreviewPane(EditorPane):
         is_open = (place for place in following if self._lines[place].key and not self._is_accepted(self._lines[place]))
         self._list(next(is_open, at) if line.key in accepted else at)
         self._tell_decisions()
+        self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Accept has to have something to decide under the cursor; a folder is written once all is decided."""
