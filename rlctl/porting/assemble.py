@@ -23,6 +23,7 @@ from rlctl.porting.adapters import filled, write, write_adapters, write_proof
 from rlctl.porting.columns import raw_text
 from rlctl.porting.configs import told, with_new_rows, written
 from rlctl.porting.folder import whole_folder
+from rlctl.porting.licences import licences
 from rlctl.porting.proof import SEED, expected
 from rlctl.porting.reading import DataFile, data_files
 from rlctl.porting.rewards import Ported, Stub, own_prompts, reward_of
@@ -49,7 +50,7 @@ STARTS = {
     'export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"\n'
     'exec bash train.sh @@FILES@@ "$@"',
     "rlctl": 'command -v rlctl >/dev/null || { echo "install rlctl: pip install -r requirements.txt" >&2; exit 1; }\n'
-    'exec rlctl run config.yaml "$@"',
+    'exec rlctl launch config.yaml "$@"',
 }
 NO_EVALUATION = 'data.val_files="$PORTED_RUN/data/train.parquet" trainer.val_before_train=False trainer.test_freq=-1'
 STUB = "STUB.py"
@@ -292,6 +293,7 @@ def _recorded(folder: Path, file: str, report: Report, made: Translation, reward
     values = {
         "rlctl": version("rlctl"), "from": report.dialect, "to": made.report.target, "file": file, "sha256": digests,
         "stub": reward.reason if isinstance(reward, Stub) else None,
+        "licences": {} if isinstance(reward, Stub) else licences(reward.code.files),
     }  # fmt: skip
     return json.dumps(values, indent=2, ensure_ascii=False)
 
@@ -343,7 +345,17 @@ def _done(result: Result) -> list[str]:
             called = said(
                 "an adapter calls the reward {name} of the module {module}", name=reward.name, module=modules[0]
             )
-    return [rows, called, said("the config {file} names the new rows and the adapter", file=CONFIGS[_name(result)])]
+    found = said("the config {file} names the new rows and the adapter", file=CONFIGS[_name(result)])
+    return [rows, called, *_licences(reward), found]
+
+
+def _licences(reward: Ported) -> list[str]:
+    """Whose terms the copied files have."""
+    found = licences(reward.code.files)
+    named = ", ".join(f"source/{place}: {name}" for place, name in found.items() if name)
+    without = ", ".join(f"source/{place}" for place, name in found.items() if not name)
+    told = [said("licences of copied files: {names}", names=named)] if named else []
+    return [*told, said("no licence was found for {names}", names=without)] if without else told
 
 
 def _name(result: Result) -> str:

@@ -114,6 +114,8 @@ def _compared(check: Mapping[str, Any], target: str) -> str:
                 "prompts after a ChatML template, {count} bytes: the model's tokenizer is not on this machine, pass --tokenizer",
                 count=check["tokens"],
             )
+    if check["lowest"] is None:
+        return "rewards"
     made = said("rewards from {lowest} to {highest}, on {rows} rows and responses made from their answers",
                 lowest=check["lowest"], highest=check["highest"], rows=check["rows"])  # fmt: skip
     return (

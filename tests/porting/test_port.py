@@ -15,15 +15,18 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from typer.main import get_command
 
+from rlctl.cli import app
 from rlctl.common.errors import RunError, UsageError
 from rlctl.config import config_from
 from rlctl.documents.yaml_read import read_yaml
 from rlctl.porting.assemble import port
+from rlctl.porting.licences import licence_of
 from rlctl.porting.proof import add_to_readme, prove
 from rlctl.porting.rewards import OF_ROLL, Ported, Stub, reward_of
 from rlctl.translation.translate import read_many
-from tests.porting.runs import MINE, ROWS, write
+from tests.porting.runs import MINE, PLUGIN, ROWS, write
 
 
 @pytest.fixture(autouse=True)
@@ -244,6 +247,8 @@ def test_a_proof_fails_if_anything_differs_or_all_rewards_are_equal(
     assert "all rewards of the target are 0.0: this proves nothing" in end(flat)
     monkeypatch.setattr(proof, "source_rewards", lambda row, texts: [0.0] * len(texts))
     assert "all rewards of the source are 0.0" in end(flat)
+    monkeypatch.setattr(proof, "source_rewards", lambda row, texts: texts["a"])
+    assert "the reward raises TypeError" in end(flat)
 
     def refused(*given: Any) -> Any:
         raise ValueError("no such key")
@@ -405,3 +410,31 @@ def test_a_workflow_that_sends_other_prompts_is_not_ported(here: Path, before: s
     assert isinstance(result.reward, Stub)
     assert reason in result.reward.reason
     assert Path("out/STUB.py").exists()
+
+
+def test_licences_of_copied_files_are_listed(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "spdx.py").write_text("# SPDX-License-Identifier: MIT OR Apache-2.0\n")
+    (tmp_path / "a" / "head.py").write_text("# Licensed under the Apache License, Version 2.0 (the License)\n")
+    (tmp_path / "a" / "none.py").write_text("x = 1\n")
+    (tmp_path / ".git").mkdir()
+    assert licence_of(tmp_path / "a" / "spdx.py") == "MIT OR Apache-2.0"
+    assert licence_of(tmp_path / "a" / "head.py") == "Apache-2.0"
+    assert licence_of(tmp_path / "a" / "none.py") is None
+    (tmp_path / "LICENSE").write_text("Our own terms\n")
+    assert licence_of(tmp_path / "a" / "none.py") == "Our own terms"
+
+
+@pytest.mark.parametrize("told", ["0.5", "{'a': 0.25, 'b': 0.25}"])
+def test_a_reward_of_trinity_may_be_a_number(here: Path, told: str) -> None:
+    Path("plugins/mine.py").write_text(PLUGIN.replace('return {"right"', f'return {told}\n        return {{"right"'))
+    _ported("trinity.yaml", "verl", plugins=Path("plugins"))
+    adapter = _module(Path("out/trinity_reward.py"), "trinity_reward")
+    made = adapter.TrinityReward("sums_reward", file="mine.py", answer="a")
+    assert made({"a": "1"}, "text", 3)[0] == 0.5
+
+
+def test_the_folder_for_rlctl_starts_with_a_command_that_there_is(here: Path) -> None:
+    _ported("run.sh", "rlctl")
+    [line] = [line for line in Path("out/run.sh").read_text().splitlines() if line.startswith("exec rlctl ")]
+    assert line.split()[2] in get_command(app).commands
