@@ -6,8 +6,10 @@ import hashlib
 import json
 import random
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -209,12 +211,12 @@ def _files(sources: Sequence[DataSource], split: str, here: Path) -> list[tuple[
 
 
 class _Sample:
-    """Rows of the training data for the proof, chosen with equal chance."""
+    """Rows of the training data for the proof: as many of each data source and tag, chosen with equal chance among these."""
 
     def __init__(self) -> None:
         self._chance = random.Random(SEED)
-        self._rows: dict[int, dict[str, Any]] = {}
-        self._count = 0
+        self._rows: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        self._counts: Counter[tuple[str, str]] = Counter()
         self.agents: set[str] = set()
         self.sources: set[str] = set()
         """Data sources of all rows."""
@@ -226,15 +228,22 @@ class _Sample:
         self.sources.add(row.source)
         if split != "train":
             return
-        slot = self._count if self._count < SAMPLED else self._chance.randint(0, self._count)
-        self._count += 1
+        label = (row.source, row.tag)
+        if label not in self._rows and len(self._rows) >= SAMPLED:
+            label = ("", "")  # more labels than rows: the rest is one
+        kept = self._rows.setdefault(label, [])
+        slot = len(kept) if len(kept) < SAMPLED else self._chance.randint(0, self._counts[label])
+        self._counts[label] += 1
         if slot < SAMPLED:
             raw = json.loads(raw_text(row.raw, ())[0])
             messages = [dict(each) for each in row.messages]
-            self._rows[slot] = {"place": place, "messages": messages, "answer": text_of(row.answer), "row": raw}
+            made = {"place": place, "messages": messages, "answer": text_of(row.answer), "row": raw}
+            kept[slot : slot + 1] = [made]
 
     def lines(self) -> str:
-        rows = sorted(self._rows.values(), key=lambda row: row["place"])
+        turns = zip_longest(*self._rows.values())
+        found = [row for turn in turns for row in turn if row is not None][:SAMPLED]
+        rows = sorted(found, key=lambda row: row["place"])
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 

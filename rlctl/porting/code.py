@@ -19,6 +19,8 @@ from rlctl.config.reward_signatures import Parameters, takes
 
 FRAMEWORKS = ("verl", "trinity", "roll", "ray", "torch")
 """Packages that are never copied, although a run that starts in their checkout finds them there."""
+RULES_OF_VERL = "verl.utils.reward_score."
+"""But these modules of verl are, which need nothing else of it: a target without verl finds the copies."""
 
 
 @record
@@ -101,7 +103,8 @@ def _imports(path: Path, text: str) -> Iterator[tuple[str, int]]:
         if isinstance(node, ast.Import):
             yield from ((alias.name, 0) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield node.module or "", node.level
+            if f"{node.module}." != RULES_OF_VERL:  # its names decide what it needs
+                yield node.module or "", node.level
             yield from (
                 (f"{node.module}.{alias.name}" if node.module else alias.name, node.level) for alias in node.names
             )
@@ -111,6 +114,10 @@ def _local(module: str, level: int, path: Path, roots: Sequence[Path]) -> Iterat
     """The local files of a module, packages on the way to it included, with their places among the copies."""
     if level:
         folders = [path.parents[level - 1]]
+    elif module.startswith(RULES_OF_VERL):
+        places = [Path(*module.split(".")).with_suffix(".py")]
+        yield from ((root / place, place) for root in roots for place in places if (root / place).is_file())
+        return
     else:
         folders = [] if module.partition(".")[0] in FRAMEWORKS else list(roots)
     parts = [part for part in module.split(".") if part]

@@ -254,6 +254,8 @@ def _rule(run: Run, reward: RuleReward) -> _Found:
     if reward.rule == "length" and run.target == "verl":
         return Stub("the rule length counts tokens, of which verl tells its reward functions nothing")
     settings = {"arguments": dict(reward.args), "right": reward.score_right, "wrong": reward.score_wrong, **run.columns}
+    if run.framework == "roll":
+        settings["half"] = True
     packages = {"math": ("math_verify",), "geo3k": ("mathruler",), "ifeval": ("langdetect",)}.get(reward.rule, ())
     return Part("rule_reward", "Rule", reward.rule, settings, reward), Code((), packages, ())
 

@@ -143,6 +143,32 @@ def _imported(folder: Path) -> set[str]:
     return found
 
 
+def test_the_rows_of_a_proof_are_of_every_tag(here: Path) -> None:
+    common = [
+        json.dumps({"id": str(n), "tag": "sums", "messages": f"{n}?", "ground_truth": str(n)}) for n in range(200)
+    ]
+    Path("domains.jsonl").write_text(Path("domains.jsonl").read_text() + "\n".join(common))
+    _ported("roll.yaml", "verl", plugins=Path())
+    tags = [json.loads(line)["row"]["tag"] for line in Path("out/proof/rows.jsonl").read_text().splitlines()]
+    assert (tags.count("words"), len(tags)) == (3, 16)
+
+
+def test_a_rule_module_of_verl_is_copied_with_the_function_that_imports_it(here: Path) -> None:
+    Path("verl/utils/reward_score").mkdir(parents=True)
+    Path("verl/__init__.py").write_text("raise ImportError\n")
+    Path("verl/utils/reward_score/my_rule.py").write_text("def right(text, answer):\n    return text == answer\n")
+    Path("rewards/mine.py").write_text(
+        "from verl.utils.reward_score import my_rule\n"
+        "def compute_score(data_source, solution_str, ground_truth, extra_info, bonus):\n"
+        "    return float(my_rule.right(solution_str, ground_truth))\n"
+    )
+    result = _ported("run.sh", "roll")
+    assert {str(path.relative_to("out/source")) for path in Path("out/source").rglob("*.py")} == {
+        "mine.py", "verl/utils/reward_score/my_rule.py",
+    }  # fmt: skip
+    assert result.reward.code.packages == ()
+
+
 def test_a_run_of_rlctl_adds_its_rewards_and_counts_a_failure_as_0(here: Path) -> None:
     _ported("own.yaml", "trinity", options={"explorer_gpus": "1"})
     rows = [json.loads(text) for text in pq.read_table("out/data/train.parquet")["source_row"].to_pylist()]
