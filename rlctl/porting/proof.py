@@ -118,9 +118,15 @@ def _compared(check: Mapping[str, Any], target: str) -> str:
         return "rewards"
     made = said("rewards from {lowest} to {highest}, on {rows} rows and responses made from their answers",
                 lowest=check["lowest"], highest=check["highest"], rows=check["rows"])  # fmt: skip
-    return (
-        said("{made}, and on {count} responses of a run", made=made, count=check["given"]) if check["given"] else made
-    )
+    if check["given"]:
+        made = said("{made}, and on {count} responses of a run", made=made, count=check["given"])
+    if check["unsteady"]:
+        made = said(
+            "{made}; {count} have a random reward, which is another one when scored again, and are not compared",
+            made=made,
+            count=check["unsteady"],
+        )
+    return made
 
 
 def add_to_readme(folder: Path, proven: Mapping[str, Any]) -> None:

@@ -273,6 +273,10 @@ def test_a_proof_fails_if_anything_differs_or_all_rewards_are_equal(
     assert "all rewards of the target are 0.0: this proves nothing" in end(flat)
     monkeypatch.setattr(proof, "source_rewards", lambda row, texts: [0.0] * len(texts))
     assert "all rewards of the source are 0.0" in end(flat)
+    scores = iter(range(1000))
+    monkeypatch.setattr(proof, "source_rewards", lambda row, texts: [next(scores), *[0.0] * (len(texts) - 1)])
+    assert end(flat).startswith("all rewards of the source that are the same when scored again are 0.0")
+    assert json.loads(Path("out/proof/result.json").read_text())["checks"][-1]["unsteady"] == 5
     monkeypatch.setattr(proof, "source_rewards", lambda row, texts: texts["a"])
     assert "the reward raises TypeError" in end(flat)
 
@@ -292,13 +296,22 @@ def test_the_result_of_a_proof_is_a_table_in_the_readme(tmp_path: Path) -> None:
     checks: list[dict[str, Any]] = [
         {"check": "rows", "compared": 1200, "different": 0, "splits": {"train": 1200}, "left_out": 3},
         {"check": "tokens", "compared": 2, "different": 1, "tokens": 40, "tokenizer": "m", "of_model": True},
-        {"check": "rewards", "compared": 26, "different": 0, "rows": 2, "lowest": 0, "highest": 1, "given": 4},
+        {
+            "check": "rewards",
+            "compared": 26,
+            "different": 0,
+            "rows": 2,
+            "lowest": 0,
+            "highest": 1,
+            "given": 4,
+            "unsteady": 2,
+        },
     ]
     add_to_readme(tmp_path, {"target": "ROLL", "seed": 0, "checks": checks, "problems": ["row 1: other"]})
     text = (tmp_path / "README.md").read_text()
     assert "| rows that ROLL's own dataset reads (train 1200); it leaves out 3 by their length | 1,200 | 0 |" in text
     assert "40 tokens by the tokenizer of m | 2 | 1 |" in text
-    assert "and on 4 responses of a run | 26 | 0 |" in text
+    assert "and on 4 responses of a run; 2 have a random reward" in text
     assert text.endswith("- row 1: other\n")
 
 
