@@ -55,7 +55,7 @@ UPSTREAM := $(patsubst tests/upstream/requirements/%.txt,.venv-upstream/%/.ready
 
 # One part after the other, each under an hour: DIRECTION=verl-roll, DIRECTION=none without conversions, or, left out, everything.
 test-upstream: setup $(UPSTREAM)  ## Ask verl, Trinity-RFT and, with ROLL=/path/to/checkout, ROLL what they make of our texts; DIRECTION=verl-roll runs a part.
-	ROLL="$(abspath $(ROLL))" DIRECTION="$(DIRECTION)" $(PYTEST) -m upstream --timeout 900 $(if $(filter-out none,$(DIRECTION)),tests/upstream/test_directions.py,tests/upstream)
+	ROLL="$(abspath $(ROLL))" RECIPES="$(abspath $(RECIPES))" DIRECTION="$(DIRECTION)" $(PYTEST) -m upstream --timeout 900 $(if $(filter-out none,$(DIRECTION)),tests/upstream/test_directions.py,tests/upstream)
 	@$(BIN)/python -m tests.upstream.directions
 
 .venv-upstream/%/.ready: tests/upstream/requirements/%.txt | $(READY)

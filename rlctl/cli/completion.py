@@ -42,9 +42,9 @@ def assignments(incomplete: str) -> list[str]:
 
 def presets(incomplete: str) -> list[str]:
     """Names of presets."""
-    from rlctl.config.presets import names
+    from rlctl.config.presets import names, published
 
-    return _starting((preset.name for preset in names()), incomplete)
+    return _starting((preset.name for preset in (*names(), *published())), incomplete)
 
 
 def runs(incomplete: str) -> list[str]:

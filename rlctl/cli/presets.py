@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +12,9 @@ from rlctl.cli import arguments, completion, diagnostics, output
 from rlctl.cli.commands import command, group
 from rlctl.common import quoting
 from rlctl.common.messages.reasons import said, spoken, translated
+
+if TYPE_CHECKING:
+    from rlctl.config.presets import Preset
 
 app = group(
     "List, show and write the configs that come with rlctl.\n\nEach preset sets only the keys that differ from the defaults."
@@ -21,29 +25,83 @@ Name = Annotated[
 
 
 @command(app, "list")
-def list_presets(*, json: arguments.Json = False) -> None:
-    """List the presets with their purpose and hardware.
+def list_presets(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="WORD", help="Show presets that contain every WORD, such as dapo 32b.", show_default=False
+        ),
+    ] = None,
+    *,
+    json: arguments.Json = False,
+) -> None:
+    """List published runs with their results, and starting points by hardware.
+
+    Published runs are settings of papers and official examples, each from a named commit.
 
     [bold]Examples[/bold]
 
     [cyan]rlctl presets list[/cyan]
+
+    [cyan]rlctl presets list dapo 32b[/cyan]
     """
     from rlctl.config import presets
 
-    found = presets.names()
+    runs = presets.matching(presets.published(), words or ())
+    starts = presets.matching(presets.names(), words or ())
     if json:
-        output.data([{"name": preset.name, "title": preset.title, "needs": preset.needs} for preset in found])
+        output.data([*map(_run, runs), *map(_start, starts)])
         return
+    if not runs and not starts:
+        diagnostics.note(said("no preset contains {words}", words=" ".join(words or ())))
+    if runs:
+        rows = [(run.name, run.model, run.algorithm, run.hardware, run.result, run.cited) for run in runs]
+        _show("Published runs", ("name", "model", "algorithm", "hardware", "result", "source"), rows)
+    if runs and starts:
+        output.text("\n")
+    if starts:
+        lines = [(start.name, translated(start.title), translated(start.needs)) for start in starts]
+        _show("Starting points", ("name", "what it is for", "needs"), lines)
+
+
+def _show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(
-        *map(spoken, ("name", "what it is for", "needs")), box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False
+        *map(spoken, columns),
+        title=spoken(title),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
     )
-    for preset in found:
-        table.add_row(*map(escape, (preset.name, translated(preset.title), translated(preset.needs))))
+    for row in rows:
+        table.add_row(*map(escape, row))
     output.show(table)
+
+
+def _run(preset: Preset) -> dict[str, Any]:
+    return {
+        "name": preset.name,
+        "published": True,
+        "title": preset.title,
+        "needs": preset.needs,
+        "model": preset.model,
+        "data": preset.data,
+        "algorithm": preset.algorithm,
+        "hardware": preset.hardware,
+        "result": preset.result,
+        "stated": preset.stated,
+        "source": preset.link,
+        "arxiv": preset.paper,
+        "notes": list(preset.notes),
+    }
+
+
+def _start(preset: Preset) -> dict[str, Any]:
+    return {"name": preset.name, "published": False, "title": preset.title, "needs": preset.needs}
 
 
 @command(app)

@@ -148,7 +148,7 @@ def _session(
     from rlctl.editing.session import Session
 
     path = Path(target)
-    if not path.exists() and target in {preset.name for preset in presets.names()}:
+    if not path.exists() and target in {preset.name for preset in (*presets.names(), *presets.published())}:
         return Session.of_text(presets.text(target), f"{target}.yaml")
     return Session.open(path, dialect=dialect, assignments=assignments, given={**words, **given})
 

@@ -76,7 +76,7 @@ class Example:
     def tree(self) -> Any:
         """Its values, by Hydra's and OmegaConf's own code."""
         if self.is_override_list:
-            return _of_overrides(_overrides(self.path))
+            return of_overrides(_overrides(self.path))
         text = self.path.read_text()
         if self.dialect == "roll" and "\ndefaults:" in f"\n{text}":
             with initialize_config_dir(str(self.path.parent.resolve()), version_base=None), warnings.catch_warnings():
@@ -98,7 +98,7 @@ def _overrides(path: Path) -> list[str]:
     return [word for word in yaml.safe_load(path.read_text())["overrides"] if not word.startswith("--")]
 
 
-def _of_overrides(lines: list[str]) -> DictConfig:
+def of_overrides(lines: list[str]) -> DictConfig:
     """As Hydra takes them from a command line, where the shell has put the home folder for ``~``."""
     tree = OmegaConf.create({})
     lines = [line.replace("=~/", "=/home/").replace("<verl>", "/verl") for line in lines]

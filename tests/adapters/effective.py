@@ -229,6 +229,9 @@ def verl(v: Values) -> Numbers:
         v.get(f"{rollout}.val_kwargs.top_p", 1.0),
         _top_k(v.get(f"{rollout}.val_kwargs.top_k", -1)),
     )
+    in_step = v.get(f"{rollout}.mode", "sync") == "sync"
+    if v.version < (0, 7) and in_step and not v.get(f"{rollout}.val_kwargs.do_sample", False):
+        drawn = (drawn[0], 0, 1.0, None)  # vllm_rollout_spmd.py: without do_sample it is greedy
     files = v.get("data.val_files")
     sheet = Sheet(
         prompts=prompts,
@@ -268,7 +271,7 @@ def verl(v: Values) -> Numbers:
             if loss in ("vanilla", "gspo", "cispo")
             else None
         ),
-        dual_clip=_off(v.get(f"{actor}.clip_ratio_c", 3.0)) if loss == "vanilla" else None,
+        dual_clip=_off(v.get(f"{actor}.clip_ratio_c", 3.0)) if loss == "vanilla" and v.version >= (0, 4) else None,
         aggregation="seq_mean_token_mean" if loss in fixed else AGGREGATIONS[aggregation],
     )
     return sheet.numbers()
