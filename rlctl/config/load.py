@@ -132,9 +132,15 @@ class Loaded:
         return None
 
     def locate_any(self, path: KeyPath) -> Location | None:
-        """As ``locate``; of a section that nothing above was written for, where the first of its values was."""
-        inside = (source.at for at, source in self.sources.items() if at[: len(path)] == path and source.at is not None)
-        return self.locate(path) or next(inside, None)
+        """As ``locate``; of a section that nothing above was written for, where the first of its values was, else of its item."""
+        item = next((path[:length] for length in range(len(path), 0, -1) if isinstance(path[length - 1], int)), path)
+        places = (
+            source.at
+            for part in (path, item)
+            for at, source in self.sources.items()
+            if at[: len(part)] == part and source.at is not None
+        )
+        return self.locate(path) or next(places, None)
 
 
 def load(document: Document, *, environment: Mapping[str, str] | None = None) -> tuple[Loaded | None, Report]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.engine.requirements import IGNORES, REFUSES, Requirements, refused, requirements_of, series_of
 from rlctl.adapters.engine.rules import split
+from rlctl.adapters.engine.schema import schema
 from rlctl.adapters.engine.tree import put
 from rlctl.common.errors import Location
 from rlctl.common.messages.reasons import said, translated
@@ -29,6 +30,8 @@ WHEN = {"code-signature": "rollout", "memory": "rollout"}
 """When errors of rlctl's own checks would strike in a framework, if not before the first step."""
 FORKED = 2
 """Unknown keys without a similar one, from which on a file is more likely for a fork than wrong."""
+_SHOWN = 3
+"""Keys that a finding on many of them names."""
 STOPPING = ("data-files", "uncallable-reward")
 """Warnings of a framework's writer that are errors here, because the framework stops at them."""
 
@@ -112,9 +115,36 @@ def with_unknown_keys(runner: str, findings: Iterable[Finding], allowed: Collect
         for item in listed
         if item.code in REFUSED and not item.added and item.key not in allowed and strict(item.key)
     ]
+    other = _of_another_trainer(runner, listed, [item.key for item in broken])
+    if other is not None:
+        return [other, *(item for item in listed if not any(item is each for each in broken))]
     is_read = _is_read(listed)
     of_fork = sum(item.code == "unknown-key" for item in broken) >= FORKED or not is_read
     return [_refused_key(item, of_fork, is_read) if any(item is each for each in broken) else item for item in listed]
+
+
+def _of_another_trainer(runner: str, findings: Iterable[Finding], keys: list[str]) -> Finding | None:
+    """An error if a script starts a trainer that lacks these keys, and another trainer of the framework has them all."""
+    launch = next((item for item in findings if item.code == "launch"), None)
+    programs = dialect_called(runner).programs
+    started = str(launch.params["program"]) if launch is not None else ""
+    if launch is None or started not in programs or len(keys) < FORKED:
+        return None
+    paths, kinds = [split(key) for key in keys], {"", programs[started].kind}
+    for name, trainer in programs.items():
+        if "*" in name or trainer.kind in kinds:
+            continue
+        known = schema(runner, trainer.kind)
+        if all(known.releases(path) is not None for path in paths):
+            message = said(
+                "the script starts {started}, which has none of these {count} keys, and refuses them: {keys}",
+                started=started,
+                count=len(keys),
+                keys=", ".join(keys[:_SHOWN]) + (", ..." if len(keys) > _SHOWN else ""),
+            )
+            hint = said("start {name}, which has them all, or remove the keys", name=name)
+            return replace(launch, code=REFUSES, level=Level.ERROR, message=translated(message), hint=translated(hint))
+    return None
 
 
 def _refused_key(item: Finding, of_fork: bool, is_read: bool) -> Finding:

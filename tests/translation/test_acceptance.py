@@ -241,6 +241,19 @@ def test_an_unknown_key_is_refused_where_the_framework_refuses_it() -> None:
         assert finding.level is level, (dialect, override)
 
 
+def test_keys_of_another_trainer_are_one_error_that_names_it(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(
+        "python3 -m verl.trainer.fsdp_sft_trainer \\\n    algorithm.adv_estimator=grpo actor_rollout_ref.rollout.n=8 \\\n"
+        "    data.train_files=a.parquet\n"
+    )
+    _, report = read(str(script))
+    [found] = [item for item in with_unknown_keys("verl", report.findings) if item.code == "runner-refuses"]
+    assert (found.level, found.at and found.at.line) == (Level.ERROR, 1)
+    assert "algorithm.adv_estimator, actor_rollout_ref.rollout.n" in found.message
+    assert found.hint.startswith("start verl.trainer.main_ppo")
+
+
 def test_a_config_of_another_framework_is_checked_as_it_would_be_written(tmp_path: Path) -> None:
     sizes = {"buffer.batch_size": 7, "algorithm.repeat_times": 1, "buffer.train_batch_size": 7}
     sizes |= {

@@ -14,6 +14,7 @@ from rlctl.common.report import Level
 
 ARGS = "algorithm.policy_loss_fn_args"
 ROLLOUT = "buffer.explorer_input"
+BUFFER = "buffer.trainer_input.experience_buffer"
 MIXED = ("mix", "mix_chord")
 MIXED_LOSS = "trinity/algorithm/policy_loss_fn/mix_policy_loss.py, MIXPolicyLossFn"
 RATIO = "algorithm.sample_strategy_args.expert_data_ratio"
@@ -156,6 +157,18 @@ ROWS: tuple[Requirement, ...] = (
         "trinity/explorer/explorer.py, Explorer.eval",
         "set its repeat_times to 1, or its rollout_args.temperature to 0.6",
         numbers={"name": _repeated_greedily},
+        since="0.4",
+    ),
+    _ignored(
+        f"{BUFFER}.storage_type",
+        lambda v: v["mode"] in ("both", "colocate") and v[f"{BUFFER}.storage_type"] == "file",
+        said(
+            "{buffer}.storage_type is file, but mode is {{mode}}: Trinity makes it a queue of responses, and never "
+            "reads the rows of {buffer}.path",
+            buffer=BUFFER,
+        ),
+        "trinity/common/config_validator.py, BufferConfigValidator",
+        said("remove {buffer}, or set mode to train to train on these rows alone", buffer=BUFFER),
         since="0.4",
     ),
     _ignored(
