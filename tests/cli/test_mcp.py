@@ -164,6 +164,44 @@ def test_only_a_conversion_writes_and_only_inside_the_folder(folder: Path, call:
     assert call("convert", file="run.sh", to="roll", output_file="out.yaml", overwrite=True)["written"]
 
 
+def test_only_files_of_the_folder_and_of_those_allowed_are_read(folder: Path, call: Call, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "run.sh").write_text(SCRIPT)
+    (outside / "secret.jsonl").write_text('{"prompt": "a secret"}\n')
+    (folder / "link.sh").symlink_to(outside / "run.sh")
+    (folder / "linked").symlink_to(outside)
+    for name in ("../outside/run.sh", str(outside / "run.sh"), "link.sh", "linked/run.sh"):
+        assert "is outside" in call("check", file=name)["error"]["message"], name
+    assert "is outside" in call("diff", first="run.sh", second="link.sh")["error"]["message"]
+    for name in ("..", "linked", "/"):
+        assert "is outside" in call("runs_list", folder=name)["error"]["message"]
+    (folder / "leak.sh").write_text(SCRIPT.replace("train.jsonl", "linked/secret.jsonl"))
+    [source] = call("data_inspect", file="leak.sh")["sources"]
+    assert (source["columns"], source["contents"]) == ({"prompt": "text"}, tools.OUTSIDE)
+    assert "secret" not in json.dumps(source["contents"])
+
+    async def allowed() -> Any:
+        async with Client(server(folder, [outside])) as client:
+            return (await client.call_tool("check", {"file": "link.sh"})).structured_content
+
+    assert anyio.run(allowed)["findings"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("if it is for verl 0.3, add --from verl@0.3", "if it is for verl 0.3, add format=verl@0.3"),
+        ("rename it; or pass --allow-unknown a.b", "rename it"),
+        ("or pass --set data.x=VALUE", 'or pass assignments=["data.x=VALUE"]'),
+        ("memory (pass --cluster, such as 1x8:H100)", "memory (pass cluster, such as 1x8:H100)"),
+        ("lengths of rows (pass --data)", "lengths of rows (the user can pass --data in a shell)"),
+    ],
+)
+def test_hints_name_parameters_of_the_tools(text: str, shown: str) -> None:
+    assert tools.as_parameters(text) == shown
+
+
 def test_contents_of_files_are_marked_and_shown_safely(call: Call) -> None:
     [source] = call("data_inspect", file="run.sh", rows=1)["sources"]
     assert (source["rows"], source["columns"]) == (
@@ -179,7 +217,9 @@ def test_contents_of_files_are_marked_and_shown_safely(call: Call) -> None:
     [
         ("check", {"file": "none.yaml"}, "does not exist"),
         ("check", {"file": "-"}, "does not exist"),
-        ("check", {"file": "/dev/stdin"}, "not a regular file"),
+        ("check", {"file": "."}, "not a regular file"),
+        ("check", {"file": "/dev/stdin"}, "is outside"),
+        ("check", {"file": "run.sh", "overrides": ["/etc/hostname"]}, "is outside"),
         ("check", {"file": "train.jsonl"}, "did not find"),
         ("explain", {"key": "no.such.key"}, "no framework has the key"),
         ("runs_show", {"name": "none"}, "there is no run"),

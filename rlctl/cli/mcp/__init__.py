@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from rlctl.common import packages
 
 
-def mcp() -> None:
+def mcp(
+    *,
+    allow: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--allow",
+            metavar="FOLDER",
+            help="Folder to read configs, data rows and runs from, besides the current one. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
     """Serve rlctl's answers to a coding agent, over the Model Context Protocol (stdin and stdout).
 
     The agent's program starts this command. Its tools check, convert, plan, solve, diff and explain configs, look at training
-    data and read runs. They start nothing and execute nothing that a config names. The only file that a tool writes is the
-    output of a conversion, inside the folder in which the server was started.
+    data and read runs. They start nothing and execute nothing that a config names. They show files of the folder in which the
+    server was started, and of those of --allow. The only file that a tool writes is the output of a conversion, inside the
+    first.
 
     [bold]Examples[/bold]
 
@@ -23,4 +38,4 @@ def mcp() -> None:
     packages.require({"mcp": "rlctl mcp"})
     from rlctl.cli.mcp.server import server
 
-    server(Path.cwd()).run()
+    server(Path.cwd(), allow or ()).run()

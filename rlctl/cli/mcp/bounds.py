@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from rlctl.cli import output
+from rlctl.common import quoting
 from rlctl.common.errors import DocumentError, Location, UsageError
 from rlctl.common.filenames import is_file
 from rlctl.common.messages.reasons import said
@@ -77,12 +80,49 @@ def _exists(value: Any, place: Place) -> bool:
     return True
 
 
+_readable: ContextVar[tuple[Path, ...]] = ContextVar("readable folders", default=())
+
+
+@contextmanager
+def reading(folders: Sequence[Path]) -> Iterator[None]:
+    """Within this context tools read only what is in these folders, links followed."""
+    before = _readable.set(tuple(folder.resolve() for folder in folders))
+    try:
+        yield
+    finally:
+        _readable.reset(before)
+
+
+def is_readable(path: Path) -> bool:
+    """Whether a path, with links followed, is in a folder that tools read."""
+    try:
+        place = path.resolve()
+    except (OSError, RuntimeError, ValueError):
+        return False
+    return any(place.is_relative_to(folder) for folder in _readable.get())
+
+
+def inside(path: Path) -> Path:
+    """A file or folder that a tool may read.
+
+    Raises:
+        UsageError: it is outside the folders that tools read.
+    """
+    if not is_readable(path):
+        raise UsageError(
+            said("{file} is outside the folders that rlctl mcp reads", file=str(path)),
+            hint=said("start it as rlctl mcp --allow {folder}", folder=quoting.word(str(path.absolute().parent))),
+        )
+    return path
+
+
 def readable(file: str) -> str:
     """A file that a tool may read: not standard input, on which the agent speaks, nor a device or a pipe.
 
     Raises:
         UsageError: it is none.
     """
+    inside(Path(file))
     if is_file(file) or (Path(file).name == ".hydra" and Path(file).is_dir()):
         return file
     if not Path(file).exists():
