@@ -154,6 +154,13 @@ def test_the_likeliest_key_of_a_word_comes_first() -> None:
         "micro_rollout_batch_size": "batch.log_prob_micro_batch.size",
         "init_kl_coef": "algorithm.kl_in_reward.coefficient",
         "per_device_train_batch_size": "batch.micro_batch.size",
+        "--rollout-max-response-len": "rollout.max_response_tokens",
+        "--num-rollout": "schedule.total_steps",
+        "--hf-checkpoint": "model.path",
+        "--colocate": "placement.layout",
+        "vllm.gpu_memory_utilization": "rollout.memory.gpu_memory_utilization",
+        "off-policy": "weight_sync.max_steps_ahead",
+        "token level loss": "algorithm.loss_aggregation.mode",
     }.items():
         assert canonical_for(word)[0] == key, word
     assert canonical_for("nonsense") == []
@@ -194,6 +201,10 @@ def test_a_key_is_explained_by_what_it_fills_and_by_nothing_else(rlctl: Any) -> 
         found = json.loads(rlctl("explain", key, "--json").out)
         assert [meaning["canonical"] for meaning in found["meanings"]] == [canonical], key
         assert "no key of rlctl" not in rlctl("explain", key).out
+
+
+def test_an_option_is_told_as_it_is_written_in_a_script(rlctl: Any) -> None:
+    assert rlctl("explain", "rollout-max-response-len").out.startswith("rollout-max-response-len in slime is:")
 
 
 def test_a_word_of_another_tool_is_said_to_be_its_own(rlctl: Any) -> None:
