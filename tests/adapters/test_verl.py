@@ -468,7 +468,11 @@ PENALTY = "algorithm: {reward_shaping: {overlong_penalty: {buffer: 512, factor: 
 
 @pytest.mark.parametrize(
     ("version", "key"),
-    [("0.9", "reward.reward_manager"), ("0.6", "reward_model.reward_manager")],
+    [
+        ("0.9", "reward.reward_manager"),
+        ("0.7", "reward_model.reward_manager"),  # which 0.7.0 and 0.7.1 both take over
+        ("0.6", "reward_model.reward_manager"),
+    ],
 )
 def test_a_penalty_is_written_with_the_only_manager_that_reads_it(version: str, key: str) -> None:
     loaded, report = read_document(read_yaml(f"rlctl: 1\nmodel: {{path: m}}\n{PENALTY}", "rlctl.yaml"))
@@ -476,6 +480,31 @@ def test_a_penalty_is_written_with_the_only_manager_that_reads_it(version: str, 
     values, _ = written(loaded, report, f"verl@{version}")
     named = find(values, parse_dotted(key))
     assert (named["name"] if isinstance(named, dict) else named) == "dapo"
+
+
+def test_megatron_of_0_3_counts_responses_whatever_is_switched_on() -> None:
+    text = "rlctl: 1\nmodel: {path: m}\ntrain: {engine: {type: megatron}}\nbatch: {micro_batch: {unit: tokens, size: 9000}}\n"
+    loaded, report = read_document(read_yaml(text, "rlctl.yaml"))
+    assert loaded is not None
+    longest = loaded.config.data.max_prompt_tokens + loaded.config.rollout.max_response_tokens
+    values, outcome = written(loaded, report, "verl@0.3")
+    actor = values["actor_rollout_ref"]["actor"]
+    assert (actor["ppo_micro_batch_size_per_gpu"], actor["use_dynamic_bsz"]) == (max(1, 9000 // longest), False)
+    assert bucket(outcome, "batch.micro_batch.size") is Bucket.DERIVED
+    lines = [*BASE, "actor_rollout_ref.actor.strategy=megatron", "actor_rollout_ref.actor.use_dynamic_bsz=true"]
+    _, report = read_document(
+        read_yaml("", "overrides", allow_empty=True), dialect="verl@0.3", overrides=lines, environment={}
+    )
+    assert bucket(report, "actor_rollout_ref.actor.use_dynamic_bsz") is Bucket.DEAD
+
+
+def test_no_release_has_keys_for_rotary_positions() -> None:
+    """A worker of 0.6 and later stops at one that its dataclass lacks."""
+    loaded, report = read_document(read_yaml("rlctl: 1\nmodel: {path: m, rope: {theta: 5e5}}\n", "rlctl.yaml"))
+    assert loaded is not None
+    values, outcome = written(loaded, report, "verl@0.9")
+    assert "rope_theta" not in values["actor_rollout_ref"]["model"]
+    assert bucket(outcome, "model.rope.theta") is Bucket.UNSUPPORTED
 
 
 def test_another_manager_loses_a_penalty_that_it_cannot_apply() -> None:

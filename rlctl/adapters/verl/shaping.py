@@ -87,11 +87,12 @@ MANAGER = "reward_loop.manager"
 
 
 MANAGER_KEYS = ("reward.reward_manager.name", "reward_manager.name", "reward_model.reward_manager")
-"""The keys that name the reward manager: since 0.8, in 0.7, and before."""
+"""The keys that name the reward manager: since 0.8, in 0.7.0, and before 0.8."""
 
 
 def _manager_key(version: Version) -> str:
-    return MANAGER_KEYS[0 if version >= (0, 8) else 1 if version >= (0, 7) else 2]
+    """0.7.0 takes ``reward_manager.name`` from the older key, and 0.7.1 ``reward.reward_manager.name``."""
+    return MANAGER_KEYS[0 if version >= (0, 8) else 2]
 
 
 def replaces_manager(view: Writing) -> bool:
@@ -165,7 +166,7 @@ RULES: list[Rule] = [
         "filters",
         (
             DialectKey("algorithm.filter_groups.enable"),
-            DialectKey("algorithm.filter_groups.metric", REWARD),
+            DialectKey("algorithm.filter_groups.metric"),
             DialectKey("algorithm.filter_groups.max_num_gen_batches"),
         ),
         (

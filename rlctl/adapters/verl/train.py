@@ -235,6 +235,7 @@ def memory(prefix: str, to: str, *, packs: Any = FROM_SCHEMA) -> list[Rule]:
     return [
         Key(f"{m}enable_gradient_checkpointing", f"{c}memory.recompute_activations"),
         Key(f"{m}enable_activation_offload", f"{c}memory.offload_activations"),
+        # 0.4.1 models/mcore/model_forward.py: Megatron packs without it
         *([] if packs is None else [Key(f"{m}use_remove_padding", f"{c}packing", packs)]),
         Key(f"{m}use_liger", f"{c}fused_kernels.liger"),
         Key(f"{m}use_fused_kernels", f"{c}fused_kernels.enabled"),
@@ -287,8 +288,14 @@ GROUP = ("model_engine",)
 POLICY: list[Rule] = [
     *model(M, "model", ACTOR),
     *memory(M, "train", packs=PACKS),
-    Key(f"{M}.rope_theta", "model.rope.theta", ABSENT),
-    Tree(f"{M}.rope_scaling", "model.rope.scaling", default=None),
+    *[
+        Dropped(
+            f"model.rope.{name}",
+            "verl has no key for it: set it in override_config of the model, and in engine_kwargs.vllm.hf_overrides",
+        )
+        for name in ("theta", "scaling")
+    ],
+    # 0.7.1 workers/config/model.py, MtpConfig
     Tree(f"{M}.mtp", "model.multi_token_prediction", default=None, switch="enable"),
     Dropped("model.modality", "verl decides by the model"),
     # 0.7.1 workers/fsdp_workers.py, _build_model_optimizer; 0.8.0 workers/config/actor.py alone has it

@@ -10,6 +10,7 @@ from rlctl.adapters.engine.conditions import before
 from rlctl.adapters.engine.rules import (
     ABSENT,
     SAME,
+    Absent,
     Converter,
     CustomRule,
     DefaultFrom,
@@ -130,6 +131,7 @@ def precision(prefix: str, to: str) -> list[Rule]:
             convert=DTYPES_LONG,
             also=(DialectKey(f"{f}mixed_precision.param_dtype", ABSENT),),
         ),
+        # 0.4.1 workers/fsdp_workers.py; 0.9.1 workers/engine/fsdp/transformer_impl.py
         Key(f"{f}mixed_precision.reduce_dtype", f"{c}reduce", "fp32", DTYPES),
     ]
 
@@ -174,10 +176,13 @@ def megatron(prefix: str, to: str, like: str = "") -> list[Rule]:
     ]
 
 
-def _counted_as_trained(view: Writing, by: str, size: int) -> tuple[str, int, str]:
-    """A micro-batch of a log-prob pass in what training counts: its unit, its size and why."""
+AS_TRAINED = "verl's log-prob passes use the unit of training; this affects only memory and speed"
+STATIC = "verl's Megatron counts responses before 0.4; this affects only memory and speed"
+
+
+def _counted_otherwise(view: Writing, by: str, size: int, why: str) -> tuple[str, int, str]:
+    """A micro-batch in the other unit: the unit, its size and why."""
     longest = view.config.data.max_prompt_tokens + view.config.rollout.max_response_tokens
-    why = "verl's log-prob passes use the unit of training; this affects only memory and speed"
     if by == "tokens":
         return (
             "responses",
@@ -201,7 +206,7 @@ def micro_size(view: Reading, dynamic: str, keys: tuple[str, str, str], role: Ro
         role: whose GPUs share a replica.
     """
     tokens, responses, total = keys
-    if view.get(dynamic, False):
+    if view.get(dynamic, False) and not is_static(view, tokens):
         size, factor = view.get(tokens), role.sharers(view)
         note = said("tokens of one GPU x {factor} GPUs of a replica", factor=factor) if factor > 1 else ""
         return True, tokens, size * factor if isinstance(size, int) else size, note
@@ -209,6 +214,11 @@ def micro_size(view: Reading, dynamic: str, keys: tuple[str, str, str], role: Ro
         ranks = max(1, _devices(view) // role.replica(view))
         return False, total, max(1, int(view.get(total)) // ranks), "divided by the replicas"
     return False, responses, view.get(responses), ""
+
+
+def is_static(view: Reading, tokens: str) -> bool:
+    """Whether a composition has no number of tokens, so that its micro-batches count responses: Megatron's in 0.3."""
+    return not view.written(tokens) and isinstance(view.default(DialectKey(tokens)), Absent)
 
 
 def unread_sizes(view: Reading, dynamic: str, keys: Sequence[str], deciding: str) -> Flow:
@@ -251,6 +261,9 @@ def micro(
         counts_tokens, deciding, size, note = micro_size(view, dynamic, keys, owner)
         yield unread_sizes(view, dynamic, keys, deciding)
         used = (view.path(dynamic), view.path(deciding))
+        if is_static(view, tokens):
+            yield Flow((), None, used[:1], "dead", STATIC)
+            used = used[1:] * 2
         if size is None:
             why = "verl requires a micro-batch size. Wrote rlctl's default"
             yield Flow(view.to(to), None, used) if follow else Flow((), None, used, "mapped", why)
@@ -270,7 +283,9 @@ def micro(
         by, size, note = section["unit"], section["size"], ""
         places = (view.to(f"{to}.unit"), view.to(f"{to}.size"))
         if passes is not None and by != trained["unit"]:
-            by, size, note = _counted_as_trained(view, by, size)
+            by, size, note = _counted_otherwise(view, by, size, AS_TRAINED)
+        if by == "tokens" and not view.has(DialectKey(tokens)) and view.has(DialectKey(responses)):
+            by, size, note = _counted_otherwise(view, by, size, STATIC)
         yield Flow(view.path(dynamic), by == "tokens", places[:1], "derived" if note else "mapped", note)
         if by == "tokens":
             factor = owner.sharers_written(view)
