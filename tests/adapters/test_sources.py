@@ -21,8 +21,6 @@ ROWS |= {"Nearest", "Type", "ChosenOrNearest"}
 """What states releases without a field for its source; requirements have one."""
 LONG = 30
 """Lines of a list, beyond which a comment above it is not one on each of its rows."""
-UNSOURCED = 170
-"""Defaults in rows that do not yet say where they were read: this number only shrinks."""
 
 
 @cache
@@ -82,11 +80,11 @@ def test_releases_that_a_row_states_stand_beside_their_place() -> None:
     assert lacking == []
 
 
-def test_no_more_defaults_are_stated_without_their_place() -> None:
+def test_defaults_that_a_row_states_stand_beside_their_place() -> None:
     lacking = [
         f"{file.relative_to(FOLDER)}:{call.lineno}"
         for file in FILES
         for call, around in _calls(file)
         if _states_default(call) and not _has_place(file, call, around)
     ]
-    assert len(lacking) <= UNSOURCED, lacking
+    assert lacking == []

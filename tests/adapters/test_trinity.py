@@ -595,6 +595,12 @@ def test_only_0_5_clips_by_the_key_of_the_trainer(release: str, clip: float) -> 
     assert canonical["train"]["optimizer"]["max_grad_norm"] == clip
 
 
+@pytest.mark.parametrize(("release", "seed"), [("0.4", None), ("0.5", None), ("0.6", 42)])
+def test_since_0_6_a_shuffle_has_a_seed_of_its_own(release: str, seed: int | None) -> None:
+    canonical, _ = read_with(release, **{f"{TRAINER}.actor_rollout_ref.actor.shuffle": True})
+    assert (canonical["batch"]["shuffle"], canonical["batch"]["shuffle_seed"]) == (True, seed)
+
+
 def test_a_clip_is_written_where_both_verls_of_0_6_read_it() -> None:
     made = convert(
         "actor_rollout_ref.actor.optim.clip_grad=0.3\nalgorithm.adv_estimator=grpo", to="trinity", dialect="verl"

@@ -633,6 +633,7 @@ def _write_turns(view: Writing) -> Iterator[Out]:
 TURNS: list[Rule] = [
     CustomRule(
         "tokens of a turn",
+        # 2026.8 configs/generating_args.py, GeneratingArguments
         (DialectKey(f"actor_infer.{OWN_SAMPLING}.max_new_tokens", 8192),),
         (),
         _read_turns,

@@ -257,6 +257,7 @@ def others(view: Writing, place: tuple[Any, ...], source: Mapping[str, Any], han
             )
 
 
+# 2026.8 configs/data_args.py, DataArguments
 PROMPTS = CustomRule(
     "prompts",
     (
@@ -433,6 +434,7 @@ def _write_validation_length(view: Writing, value: Any, used: tuple[Any, ...]) -
     yield Flow(view.path("val_sequence_length"), prompt + value, used, "derived", note, always=True)
 
 
+# 2026.8 configs/generating_args.py, GeneratingArguments
 VALIDATION = CustomRule(
     "validation",
     (
@@ -463,6 +465,7 @@ VALIDATION = CustomRule(
     },
     why="One block of sampling settings is that of each evaluation source, with the lengths of training.",
 )
+# 2026.8 configs/data_args.py, DataArguments: null makes one process
 WORKERS = Key(f"{D}.preprocessing_num_workers", "data.filter_workers", None, Partly({None: 1}))
 ORDER: list[Rule] = [
     Dropped(
@@ -506,6 +509,7 @@ def _supervised(columns: Mapping[str, str], fixed: Mapping[str, Any]) -> CustomR
     keys = map(DialectKey, columns.values())
     return CustomRule(
         "rows",
+        # 2026.8 configs/data_args.py, DataArguments
         (DialectKey(f"{D}.file_name", None), DialectKey(f"{V}.data_args.file_name", None), *keys),
         ("data.train", "data.eval", "data.train[].**", "data.eval[].**"),
         read,
@@ -596,6 +600,7 @@ DPO: list[Rule] = [
         {"chosen_key": "chosen_key", "rejected_key": "rejected_key"},
         {"prompt_key": "instruction", "prompt_type": "text"},
     ),
+    # 2026.8 configs/data_args.py, DataArguments; null is one process for datasets, to which dpo_pipeline.py hands it
     Key(f"{D}.preprocessing_num_workers", "data.filter_workers", None, NullReads(1), always=True),
     Dropped("data.overlong_prompts", "ROLL drops rows that are too long", "drop", matters=True),
     Dropped("data.sequence_truncation", "ROLL drops rows that are too long"),

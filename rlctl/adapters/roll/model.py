@@ -225,6 +225,7 @@ RULES: list[Rule] = [
     paths(A, INFER, REF),
     CustomRule(
         "chat template",
+        # 2026.8 configs/data_args.py, DataArguments
         (DialectKey("global_template"), DialectKey(f"{A}.data_args.template", "native")),
         ("model.chat_template", "model.chat_template_args"),
         _read_template,
@@ -248,6 +249,7 @@ RULES: list[Rule] = [
     CustomRule(
         "LoRA",
         tuple(
+            # 2026.8 configs/model_args.py, LoraArguments: null is twice the rank
             DialectKey(f"{role}.model_args.{name}", default)
             for role in (A, INFER)
             for name, default in (("lora_target", FROM_SCHEMA), ("lora_rank", FROM_SCHEMA), ("lora_alpha", None))

@@ -169,6 +169,13 @@ ROWS: tuple[Requirement, ...] = (
         "change actor_train.device_mapping, or the parallel sizes",
     ),
     Requirement(
+        "actor_infer.strategy_args",
+        lambda v: v.written("actor_infer.strategy_args") and not v.written("actor_infer.strategy_args.strategy_name"),
+        "actor_infer.strategy_args has no strategy_name, which is fsdp2_train then; expected vllm or sglang",
+        CONFIGS,
+        "set actor_infer.strategy_args.strategy_name to vllm or sglang",
+    ),
+    Requirement(
         "actor_infer.strategy_args.strategy_name",
         lambda v: v.written("actor_infer.strategy_args") and strategy(v, "actor_infer") not in ("vllm", "sglang"),
         "actor_infer.strategy_args.strategy_name is {actor_infer.strategy_args.strategy_name}; expected vllm or sglang",

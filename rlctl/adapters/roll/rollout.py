@@ -271,6 +271,8 @@ class MemoryFraction(Same):
         return Computed(share, "ROLL requires a memory fraction; wrote rlctl's default", always=True)
 
 
+# 2026.8 configs/worker_config.py, WorkerConfig.__post_init__: 1 for vLLM;
+# 2026.8 distributed/strategy/sglang_strategy.py, initialize: num_gpus_per_worker for SGLang
 WIDTH = CustomRule(
     "devices of an engine",
     (DialectKey(f"{S}.tensor_parallel_size", 1), DialectKey(f"{W}.num_gpus_per_worker", 1)),
@@ -286,6 +288,7 @@ WIDTH = CustomRule(
     },
     why="An engine is as wide as its worker or as its own config says, by engine, and the engines fill all devices.",
 )
+# 2026.8 distributed/strategy/vllm_strategy.py, initialize, which leaves the rest to vLLM: 0.10.2 engine/arg_utils.py, EngineArgs
 VLLM: list[Rule] = [
     Key(f"{S}.pipeline_parallel_size", "rollout.parallel.pipeline_parallel_size", 1),
     Key(f"{S}.data_parallel_size", f"{P}data_parallel_size", 1, DataParallel(1)),
@@ -312,6 +315,7 @@ VLLM: list[Rule] = [
     Key(f"{S}.disable_log_stats", f"{M}log_statistics", convert=Not(), quiet=True),
     _args("vllm", VLLM_NAMED),
 ]
+# 2026.8 distributed/strategy/sglang_strategy.py, initialize, which leaves the rest to SGLang: 0.5.2 server_args.py
 SGLANG: list[Rule] = [
     Key(f"{S}.pipeline_parallel_size", "rollout.parallel.pipeline_parallel_size", 1),
     Key(f"{S}.dp_size", "rollout.parallel.data_parallel_size", 1),
@@ -353,6 +357,7 @@ def _seed(view: Writing) -> Any:
     return view.get("run.seed") if view.explicit("rollout.sampling.seed") and asked is not None else asked
 
 
+# 2026.8 configs/generating_args.py, GeneratingArguments
 SAMPLING: list[Rule] = [
     Key(f"{G}.temperature", "rollout.sampling.temperature", 0.95, always=True),
     Key(f"{G}.top_p", "rollout.sampling.top_p", 0.7, always=True),
@@ -395,6 +400,7 @@ PRECISION: list[Rule] = [
 ]
 """ROLL has no word for ``auto``, which is the type of training."""
 RULES: list[Rule] = [
+    # 2026.8 configs/worker_config.py, StrategyArguments: fsdp2_train, which configs/base_config.py, PPOConfig, refuses here
     Key(f"{W}.strategy_args.strategy_name", "rollout.engine.type", "vllm", EngineName(), always=True),
     *_sets_itself("vllm"),
     *_sets_itself("sglang"),

@@ -291,7 +291,9 @@ CHECKPOINT: list[Rule] = [
     CustomRule(
         "checkpoint folder",
         (
+            # 2026.8 configs/base_config.py, BaseConfig.__post_init__
             DialectKey("checkpoint_config.type", None),
+            # 2026.8 configs/base_config.py, BaseConfig.__post_init__
             DialectKey("checkpoint_config.output_dir", None),
             DialectKey("checkpoint_config.async_upload", takes=bool),
         ),

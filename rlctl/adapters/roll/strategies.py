@@ -204,6 +204,7 @@ def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_t
     fills = (f"{to}.type", f"{to}.source", f"{to}.fsdp_size")
     return CustomRule(
         f"engine of {worker}",
+        # 2026.8 configs/worker_config.py, StrategyArguments
         (DialectKey(key, default), DialectKey(config, None)),
         fills,
         read,
@@ -222,6 +223,7 @@ def sizes(worker: str, to: str) -> list[Rule]:
             worker,
             to,
             "megatron",
+            # 2026.8 mcore_adapter/training_args.py, DistributingParallelArguments; null leaves a size to Megatron, which is 1
             [
                 Key(f"{s}tensor_model_parallel_size", f"{to}.tensor_parallel_size", 1, NullReads(1), always=True),
                 Key(f"{s}pipeline_model_parallel_size", f"{to}.pipeline_parallel_size", 1, NullReads(1), always=True),
@@ -230,6 +232,8 @@ def sizes(worker: str, to: str) -> list[Rule]:
                 Key(f"{s}expert_model_parallel_size", f"{to}.expert_parallel_size", 1, NullReads(1)),
                 Key(f"{s}expert_tensor_parallel_size", f"{to}.expert_tensor_parallel_size", None),
                 Key(f"{s}sequence_parallel", f"{to}.sequence_parallel", False),
+                # 2026.8 mcore_adapter/training_args.py, DistributingParallelArguments: allgather, which
+                # verl's workers refuse; each framework has a dispatcher of its own where none is named
                 Key(f"{s}moe_token_dispatcher_type", f"{to}.moe.dispatcher", None),
                 Key(f"{s}moe_grouped_gemm", f"{to}.moe.grouped_gemm", False, NullReads(False)),
                 Key(f"{s}moe_shared_expert_overlap", f"{to}.moe.shared_expert_overlap", False),
@@ -241,6 +245,7 @@ def sizes(worker: str, to: str) -> list[Rule]:
             worker,
             to,
             "fsdp2",
+            # 2026.8 distributed/strategy/fsdp2_strategy.py; reshard_after_forward is null, which reshards all but the root
             [
                 Key(f"{s}fsdp_size", f"{to}.fsdp_size", 1, Shards(to=to)),
                 Key(f"{s}offload_policy", f"{to}.cpu_offload_policy", False),
@@ -270,8 +275,11 @@ def engine(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_
             to,
             "megatron",
             [
+                # 2026.8 mcore_adapter/training_args.py, MegatronArguments
                 Key(f"{s}use_distributed_optimizer", f"{to}.distributed_optimizer", unasked(False), quiet=infers),
+                # 2026.8 mcore_adapter/training_args.py, MegatronArguments
                 Key(f"{s}overlap_grad_reduce", f"{to}.overlap_gradient_reduce", unasked(False), quiet=infers),
+                # 2026.8 mcore_adapter/training_args.py, MegatronArguments
                 Key(
                     f"{s}overlap_param_gather",
                     f"{to}.overlap_parameter_gather",
@@ -281,6 +289,7 @@ def engine(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_
                     ),
                     quiet=infers,
                 ),
+                # 2026.8 mcore_adapter/training_args.py, DistributingParallelArguments
                 Key(
                     f"{s}recompute_granularity",
                     f"{to}.recompute_granularity",
@@ -288,10 +297,15 @@ def engine(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_
                     Partly({None: "none"}),
                     quiet=infers,
                 ),
+                # 2026.8 mcore_adapter/training_args.py, DistributingParallelArguments
                 Key(f"{s}recompute_method", f"{to}.recompute_method", None, Partly({"recompute": "block"})),
+                # 2026.8 mcore_adapter/training_args.py, DistributingParallelArguments
                 Key(f"{s}recompute_num_layers", f"{to}.recompute_layers", None),
+                # 2026.8 mcore_adapter/training_args.py, DistributingParallelArguments
                 Key(f"{s}recompute_modules", f"{to}.recompute_modules", None, Joined(), quiet=True),
+                # 2026.8 mcore_adapter/training_args.py, DistributingParallelArguments
                 Key(f"{s}moe_layer_recompute", f"{to}.moe.layer_recompute", unasked(False), quiet=infers),
+                # 2026.8 mcore_adapter/training_args.py, MegatronArguments
                 Key(
                     f"{s}ckpt_format",
                     f"{to}.distributed_checkpointing",

@@ -80,7 +80,9 @@ def optimizer(worker: str, to: str) -> list[Rule]:
         _clip(to),
         When(
             (
+                # 2026.8 mcore_adapter/training_args.py, TrainingArguments: that of Transformers
                 Key(f"{s}adam_epsilon", f"{c}epsilon", 1e-8),
+                # 2026.8 mcore_adapter/training_args.py, MegatronArguments
                 Key(
                     f"{s}optimizer",
                     f"{c}type",
@@ -275,10 +277,13 @@ def precision(worker: str, to: str) -> CustomRule:
     kinds = ("parameters", "compute", "reduce")
     own = (
         DialectKey(m),
+        # 2026.8 configs/training_args.py, TrainingArguments; configs/worker_config.py sets it where dtype is bf16
         DialectKey(f"{t}bf16", False),
         DialectKey(f"{t}fp16"),
         *(DialectKey(f"{s}{name}") for name in ("bf16", "fp16", "param_dtype")),
+        # 2026.8 mcore_adapter/training_args.py, MegatronArguments
         DialectKey(f"{s}accumulate_allreduce_grads_in_fp32", False),
+        # 2026.8 distributed/strategy/fsdp2_strategy.py
         DialectKey(f"{s}reduce_dtype", "fp32"),
     )
 
@@ -374,6 +379,7 @@ def memory(worker: str, to: str) -> list[Rule]:
     m, c = f"{worker}.model_args.", f"{to}.memory."
     return [
         *_recompute(worker, to),
+        # 2026.8 models/model_providers.py: null is false, and true for a mixture of experts
         Key(f"{m}gradient_checkpointing_use_reentrant", f"{c}recompute_reentrant", False, NullReads(False)),
         *_padding(worker, to),
         *[

@@ -36,6 +36,7 @@ class Ticks(Off):
 
 def ticks(key: str, to: str) -> Key:
     """Optimizer steps at a key."""
+    # 2026.8 mcore_adapter/trainer/utils.py, get_megatron_lr_scheduler: over the whole run; WSD refuses silence
     return Key(key, to, 0, Ticks(), formula="in optimizer steps")
 
 

@@ -30,6 +30,7 @@ from rlctl.adapters.engine.rules import (
     Provenance,
     Reading,
     Rule,
+    VersionedDefault,
     Writing,
 )
 from rlctl.adapters.engine.values import Names, Partly, rows
@@ -680,12 +681,20 @@ RULES: list[Rule] = [
         },
         why="Four sizes of Trinity's are four others here, and each of them is a product or a quotient of several.",
     ),
+    # 0.5.2 trainer/verl/verl_config.py, Actor; 0.6.0 trainer/verl/config.py, _build_actor_config
     Key("trainer.trainer_config.actor_rollout_ref.actor.ppo_epochs", "batch.ppo_epochs", 1),
+    # 0.5.2 trainer/verl/verl_config.py, Actor; 0.6.0 trainer/verl/config.py, _build_actor_config
     Key("trainer.trainer_config.actor_rollout_ref.actor.shuffle", "batch.shuffle", False),
-    Key("trainer.trainer_config.actor_rollout_ref.actor.data_loader_seed", "batch.shuffle_seed", None),
+    # 0.5.2 trainer/verl/verl_config.py, Actor; 0.6.0 trainer/verl/config.py, _build_actor_config
+    Key(
+        "trainer.trainer_config.actor_rollout_ref.actor.data_loader_seed",
+        "batch.shuffle_seed",
+        VersionedDefault({"0.4": None, "0.6": 42}),
+    ),
     Key(
         "trainer.balance_batch",
         "batch.balance",
+        # 0.5.2 trainer/verl/verl_config.py, Trainer
         also=(DialectKey("trainer.trainer_config.trainer.balance_batch", True),),
     ),
     Dropped("batch.round_tokens_to", "Trinity pads as its engines need it"),
@@ -713,6 +722,7 @@ RULES: list[Rule] = [
         why="Three limits are three others here: which one ends the run depends on how long the data is.",
     ),
     OneOf(
+        # 0.5.2 trainer/verl/verl_config.py, Trainer
         (DialectKey(CRITIC_WARMUP), DialectKey(OLD_CRITIC_WARMUP, 0)),
         "schedule.critic_warmup_steps",
         reads=_critic_warmup,

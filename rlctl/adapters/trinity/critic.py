@@ -151,10 +151,12 @@ class CriticBound(Calculation):
 def _engine() -> list[Rule]:
     """The critic's FSDP settings, which 0.6 has in another place."""
     new, old = f"{CRITIC_C}.fsdp", f"{CRITIC_C}.model.fsdp_config"
+    # 0.5.2 trainer/verl/verl_config.py, FSDPConfig
     policy = DialectKey(f"{old}.offload_policy", False)
     common = DefaultFrom("trainer.offload_policy")
     return [
         *sharding(new, "critic.engine", older=old, handed_on=True),
+        # 0.6.0 trainer/verl/config.py, _build_fsdp_engine_config
         Key(f"{new}.offload_policy", "critic.engine.cpu_offload_policy", common, also=(policy,)),
     ]
 
@@ -322,6 +324,7 @@ CRITIC: list[Rule] = [
     When(
         (
             *[
+                # 0.5.2 trainer/verl/verl_config.py, synchronize_config; 0.6.0 trainer/verl/config.py, _build_mcore_engine_config
                 Key(f"{CRITIC_C}.megatron.{key}", f"critic.engine.{field}", DefaultFrom(f"trainer.megatron.{key}"))
                 for key, field in SIZES
             ],
@@ -336,11 +339,13 @@ CRITIC: list[Rule] = [
         "critic offload",
         (
             *(
+                # 0.6.0 trainer/verl/config.py, _build_fsdp_engine_config
                 DialectKey(f"{CRITIC_C}.fsdp.{name}", DefaultFrom(f"trainer.{name}"))
                 for name in ("param_offload", "optimizer_offload")
             ),
             *(DialectKey(f"{CRITIC_C}.megatron.{name}") for name in ("param_offload", "optimizer_offload")),
             *(
+                # 0.5.2 trainer/verl/verl_config.py, FSDPConfig
                 DialectKey(f"{CRITIC_C}.model.fsdp_config.{name}", False)
                 for name in ("param_offload", "optimizer_offload")
             ),

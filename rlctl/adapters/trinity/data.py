@@ -466,10 +466,12 @@ def taskset(root: str, *, evaluation: bool = False) -> tuple[DialectKey, ...]:
     """The keys of one task set."""
     names = [*TASKSET_KEYS, *([("repeat_times", FROM_SCHEMA)] if evaluation else [])]
     in_list = root.endswith("*")  # the one task set is null by default, so that its schema has no defaults of its keys
+    # 0.6.0 common/config.py, TasksetConfig
     storage = DialectKey(f"{root}.storage_type", FROM_SCHEMA if in_list else "file", takes=STORAGES)
     return (
         storage,
         *(
+            # 0.6.0 common/config.py, TasksetConfig, GenerationConfig, DataSelectorConfig and FormatConfig
             DialectKey(f"{root}.{name}", FROM_SCHEMA if in_list and default is not ABSENT else default)
             for name, default in names
         ),
@@ -563,6 +565,7 @@ RULES: list[Rule] = [
     Dropped("data.filter_workers", "Trinity cannot filter prompts", idle=True),
     Dropped("data.evaluation_batch_prompts", "Trinity evaluates whole datasets", idle=True),
     Dropped("data.sequence_truncation", "Trinity truncates sequences at max_model_len"),
+    # 0.6.0 common/config.py, FormatConfig
     Key(
         f"{B}.format.enable_concatenated_multi_turn",
         "data.multi_turn_loss",

@@ -313,7 +313,9 @@ DEVICES: list[Rule] = [
     CustomRule(
         "devices",
         (
+            # 0.4.1 common/config.py, ClusterConfig: null finds the cluster's own, as 0 does since 0.5
             DialectKey("cluster.node_num", 0),
+            # 0.4.1 common/config.py, ClusterConfig
             DialectKey("cluster.gpu_per_node", 0),
             DialectKey(f"{ROLL}.engine_num"),
             DialectKey(f"{ROLL}.tensor_parallel_size"),

@@ -212,6 +212,7 @@ def selector_keys(section: str) -> tuple[tuple[str, Any], ...]:
 
 
 KEYS = tuple(
+    # 0.6.0 common/config.py, ExperienceBufferConfig, FormatConfig and DataSelectorConfig
     DialectKey(f"{B}.{name}", default)
     for name, default in (
         ("format.prompt_type", "messages"),

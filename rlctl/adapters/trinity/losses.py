@@ -504,6 +504,7 @@ L, KL, KR = "algorithm.policy_loss", "algorithm.kl_in_loss", "algorithm.kl_in_re
 LOSS: list[Rule] = [
     CustomRule(
         "aggregation",
+        # 0.5.2 and 0.6.0 common/config_validator.py, AlgorithmConfigValidator
         (DialectKey(f"{X}loss_agg_mode", "token-mean"), DialectKey(f"{X}policy_loss_fn_args.loss_agg_mode")),
         ("algorithm.loss_aggregation.mode",),
         _read_aggregation,
@@ -573,6 +574,7 @@ LOSS: list[Rule] = [
     *SCALES,
     CustomRule(
         "KL in the loss",
+        # 0.6.0 algorithm/kl_fn/kl_fn.py, KLFn.default_args
         (DialectKey(f"{X}kl_loss_fn", takes=KL_WORDS), DialectKey(f"{X}kl_loss_fn_args.kl_coef", 0.001)),
         (KL, f"{KL}.estimator", f"{KL}.coefficient"),
         _read_kl_loss,
@@ -587,6 +589,7 @@ LOSS: list[Rule] = [
     CustomRule(
         "KL in the reward",
         (
+            # 0.6.0 algorithm/algorithm.py, default_config of each type
             DialectKey(f"{X}kl_penalty_fn", "none", takes=KL_WORDS),
             *(DialectKey(f"{X}kl_penalty_fn_args.{name}") for name in PENALTY),
         ),
@@ -603,6 +606,7 @@ LOSS: list[Rule] = [
         "entropy",
         (
             DialectKey(f"{X}entropy_loss_fn", takes=("default", "mix", "none")),
+            # 0.6.0 algorithm/entropy_loss_fn/entropy_loss_fn.py, EntropyLossFn.default_args
             DialectKey(f"{X}entropy_loss_fn_args.entropy_coef", 0.0),
         ),
         ("algorithm.entropy_coefficient",),
@@ -614,6 +618,7 @@ LOSS: list[Rule] = [
         "old log-probs",
         (
             DialectKey(f"{X}bypass_old_logprobs"),
+            # 0.5.2 trainer/verl/verl_config.py, _RolloutCorrectionConfig
             DialectKey("trainer.trainer_config.algorithm.rollout_correction.bypass_mode", True),
         ),
         ("algorithm.old_log_probs",),

@@ -387,6 +387,7 @@ TOP: list[Rule] = [
     Key(
         "model.trust_remote_code",
         "model.trust_remote_code",
+        # 0.5.2 trainer/verl/verl_config.py, ActorModel
         also=(DialectKey(f"{MODEL}.trust_remote_code", False),),
     ),
     Key("model.rope_theta", "model.rope.theta"),
@@ -410,6 +411,7 @@ TOP: list[Rule] = [
         Dropped(f"model.{name}", "Trinity has no key for this: the model itself decides")
         for name in ("tokenizer", "stage_in_shared_memory", "modality", "freeze", "multi_token_prediction", "attention")
     ],
+    # 0.5.2 trainer/verl/verl_config.py, ActorModel; 0.6.0 trainer/verl/config.py, _build_model_config
     Key(f"{MODEL}.external_lib", "model.import_modules", None, Listed(single=True)),
     Tree(f"{MODEL}.override_config", "model.overrides"),
 ]

@@ -234,8 +234,11 @@ OUTPUT: list[Rule] = [
     CustomRule(
         "experience buffer",
         (
+            # 0.6.0 common/config.py, ExperienceBufferConfig
             DialectKey("buffer.trainer_input.experience_buffer.name", ""),
+            # 0.6.0 common/config.py, ExperienceBufferConfig
             DialectKey("buffer.trainer_input.experience_buffer.storage_type", "queue", takes=STORAGES),
+            # 0.6.0 common/config.py, ExperienceBufferConfig
             DialectKey("buffer.trainer_input.experience_buffer.path", None),
         ),
         ("buffer.type", "buffer.label", "buffer.log_path", "buffer.url", "buffer.path"),
@@ -248,8 +251,11 @@ OUTPUT: list[Rule] = [
         },
         why="One path is a log, a URL or a file by the kind of storage, and without rollouts there is no buffer.",
     ),
+    # 0.6.0 common/config.py, ExperienceBufferConfig
     Key("buffer.trainer_input.experience_buffer.max_read_timeout", "buffer.read_timeout", 1800),
+    # 0.6.0 common/config.py, ExperienceBufferConfig
     Key("buffer.trainer_input.experience_buffer.capacity", "buffer.capacity", 10000, Partly({10000: None})),
+    # 0.6.0 common/config.py, ReplayBufferConfig; buffer/storage/queue.py: null leaves the arguments to the function
     When(
         (
             Key("buffer.trainer_input.experience_buffer.replay_buffer.enable", "buffer.replay.enabled", False),
@@ -310,25 +316,32 @@ OUTPUT: list[Rule] = [
         "trainer.max_checkpoints_to_keep",
         "checkpoint.keep_last",
         convert=Kept(0),
+        # 0.5.2 trainer/verl/verl_config.py, Trainer
         also=(DialectKey(f"{TC}.trainer.max_actor_ckpt_to_keep", None),),
     ),
+    # 0.5.2 trainer/verl/verl_config.py, Trainer
     Key(f"{TC}.trainer.max_critic_ckpt_to_keep", "checkpoint.keep_last_critic", None),
+    # 0.5.2 trainer/verl/verl_config.py, Trainer
     Key(f"{TC}.trainer.del_local_ckpt_after_load", "checkpoint.delete_after_load", False),
     Dropped("checkpoint.delete_previous", "Trinity keeps a number of checkpoints", idle=True),
+    # 0.5.2 trainer/verl/verl_config.py, Trainer
     Key(f"{TC}.trainer.default_hdfs_dir", "checkpoint.remote", None),
     Dropped("checkpoint.resume_path", "Trinity resumes only from the run's own folder", None),
+    # 0.4.1 common/verl_config.py, Checkpoint; 0.6.0 trainer/verl/config.py, _build_checkpoint_config
     Key(
         f"{ACTOR}.checkpoint.save_contents",
         "checkpoint.save_contents",
         ["model", "optimizer", "extra"],
         Listed(empty=[]),
     ),
+    # 0.4.1 common/verl_config.py, Checkpoint; 0.6.0 trainer/verl/config.py, _build_checkpoint_config
     Key(
         f"{ACTOR}.checkpoint.load_contents",
         "checkpoint.load_contents",
         ["model", "optimizer", "extra"],
         Listed(empty=[]),
     ),
+    # 0.4.1 common/verl_config.py, Checkpoint; 0.6.0 trainer/verl/config.py, _build_checkpoint_config
     Key(f"{ACTOR}.checkpoint.async_save", "checkpoint.asynchronous", False),
     CustomRule(
         "monitor",
@@ -415,6 +428,7 @@ OUTPUT: list[Rule] = [
             "skip.folder",
         )
     ],
+    # 0.6.0 common/config.py, DataJuicerServiceConfig
     Section(
         "service.data_juicer",
         (

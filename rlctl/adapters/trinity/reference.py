@@ -77,6 +77,7 @@ REFERENCE: list[Rule] = [
             When(
                 (
                     *[
+                        # 0.5.2 trainer/verl/verl_config.py, synchronize_config; 0.6.0 trainer/verl/config.py, _build_ref_config
                         Key(f"{REF}.megatron.{key}", f"{E}.{field}", DefaultFrom(f"trainer.megatron.{key}"))
                         for key, field in SIZES
                     ],

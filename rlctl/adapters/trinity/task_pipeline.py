@@ -222,10 +222,12 @@ RULES = [
         "task pipeline",
         (
             DialectKey(ROOT, takes=dict),
+            # 0.6.0 common/config.py, TaskPipelineConfig
             DialectKey(f"{ROOT}.operators", []),
             DialectKey(f"{ROOT}.operators.*.name"),
             DialectKey(f"{ROOT}.operators.*.args"),
             DialectKey(f"{ROOT}.operators.*.args.**"),
+            # 0.6.0 common/config.py, TaskPipelineConfig
             DialectKey(f"{ROOT}.{FILE}", None),
             DialectKey(f"{ROOT}.inputs"),
             DialectKey(f"{ROOT}.output.path"),

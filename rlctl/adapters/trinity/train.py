@@ -223,6 +223,7 @@ WARMUP = ("lr_warmup_steps", "lr_warmup_steps_ratio")
 
 def warmup_keys(root: str, off: Sequence[Any] = (FROM_SCHEMA, FROM_SCHEMA)) -> tuple[DialectKey, ...]:
     """The two keys of a warm-up, with their defaults where no schema has them."""
+    # 0.5.2 trainer/verl/verl_config.py, Optim; 0.6.0 trainer/verl/config.py, _build_critic_optimizer_config
     return tuple(DialectKey(f"{root}.{name}", default) for name, default in zip(WARMUP, off, strict=True))
 
 
@@ -339,6 +340,7 @@ def _warms(view: Writing) -> bool:
 def first(own: str, common: str, to: str, default: Any, convert: Converter = SAME) -> list[Rule]:
     """A verl key that decides where it is written; since 0.6 Trinity has a key for it too, which is the one written."""
     return [
+        # 0.4.1 common/verl_config.py, MegatronConfig; 0.5.2 trainer/verl/verl_config.py, FSDPConfig and verl's McoreEngineConfig
         Key(own, to, default, convert, write_when=lambda view: view.version < (0, 6)),
         Key(common, to, convert=convert, write_when=lambda view: view.version >= (0, 6)),
     ]
@@ -390,7 +392,9 @@ class Shapes(Calculation):
 
 def schedule(key: str, role: str, default: Any = FROM_SCHEMA) -> Key:
     """The shape of a model's learning rate, which an older key decides where it is written."""
+    # 0.5.2 trainer/verl/verl_config.py, Optim
     older = DialectKey(f"{key.rpartition('.')[0]}.warmup_style", FROM_SCHEMA if default is FROM_SCHEMA else None)
+    # 0.5.2 trainer/verl/verl_config.py, Optim; 0.6.0 trainer/verl/config.py, _build_critic_optimizer_config
     return Key(key, f"{role}.lr_scheduler.type", default, Shapes(role), also=(older,))
 
 
@@ -413,6 +417,7 @@ def overrides() -> list[Rule]:
     ]
     return [
         *never,
+        # 0.6.0 trainer/verl/config.py, _build_optimizer_config
         Key(
             f"{root}.num_cycles",
             f"{to}.lr_scheduler.num_cycles",
@@ -549,6 +554,7 @@ TRAINER: list[Rule] = [
             DialectKey("trainer.param_offload"),
             DialectKey("trainer.optimizer_offload"),
             *(
+                # 0.5.2 trainer/verl/verl_config.py, FSDPConfig; 0.4.1 common/verl_config.py, MegatronConfig
                 DialectKey(f"{ACTOR}.{block}.{name}", False)
                 for block in ("fsdp_config", "megatron")
                 for name in ("param_offload", "optimizer_offload")
@@ -579,6 +585,7 @@ TRAINER: list[Rule] = [
     Key(
         f"{ACTOR}.fsdp_config.model_dtype", "train.precision.parameters", convert=DTYPES, quiet=True, write_when=is_fsdp
     ),
+    # 0.5.2 trainer/verl/verl_config.py, FSDPConfig; 0.6.0 trainer/verl/config.py, _build_fsdp_engine_config
     Key(f"{ACTOR}.fsdp_config.dtype", "train.precision.compute", "bfloat16", LONG_DTYPES, write_when=is_fsdp),
     Key(
         f"{ACTOR}.megatron.dtype",
@@ -629,6 +636,7 @@ TRAINER: list[Rule] = [
             "optimizer_overrides",
         ]
     ],
+    # 0.4.1 trainer/verl/fsdp_workers.py; with 0.6.0, verl 0.8.0 workers/engine/fsdp/transformer_impl.py
     Key(
         f"{ACTOR}.fsdp_config.mixed_precision.reduce_dtype",
         "train.precision.reduce",
@@ -636,9 +644,13 @@ TRAINER: list[Rule] = [
         DTYPES,
         write_when=is_fsdp,
     ),
+    # 0.6.0 trainer/verl/config.py, _build_actor_config
     Key(f"{ACTOR}.use_torch_compile", "train.compile", True),
+    # 0.5.2 trainer/verl/verl_config.py, Optim; 0.6.0 trainer/verl/config.py, _build_optimizer_config
     Tree(f"{ACTOR}.optim.override_optimizer_config", "train.optimizer.args", default=None),
+    # 0.5.2 trainer/verl/verl_config.py, ActorModel; 0.6.0 trainer/verl/config.py, _build_model_config
     Key(f"{MODEL}.enable_gradient_checkpointing", "train.memory.recompute_activations", True),
+    # 0.5.2 trainer/verl/verl_config.py, ActorModel; 0.6.0 trainer/verl/config.py, _build_model_config
     Key(f"{MODEL}.enable_activation_offload", "train.memory.offload_activations", False),
     # 0.5.2 trainer/verl/verl_config.py, ActorModel; 0.6.0 trainer/verl/config.py, FROZEN_KEYS
     Key(
@@ -646,9 +658,13 @@ TRAINER: list[Rule] = [
         "train.packing",
         also=(DialectKey(f"{MODEL}.use_remove_padding", True, until="0.5"),),
     ),
+    # 0.5.2 trainer/verl/verl_config.py, ActorModel; 0.6.0 trainer/verl/config.py, _build_model_config
     Key(f"{MODEL}.use_fused_kernels", "train.fused_kernels.enabled", False),
+    # 0.5.2 trainer/verl/verl_config.py, FusedKernelOptions
     Key(f"{MODEL}.fused_kernel_options.impl_backend", "train.fused_kernels.backend", None, Partly({None: "torch"})),
+    # 0.5.2 trainer/verl/verl_config.py, Actor; 0.6.0 trainer/verl/config.py, _build_actor_config
     Key(f"{ACTOR}.entropy_from_logits_with_chunking", "train.memory.entropy_chunked", False),
+    # 0.5.2 trainer/verl/verl_config.py, Actor; 0.6.0 trainer/verl/config.py, _build_actor_config
     Key(f"{ACTOR}.entropy_checkpointing", "train.memory.entropy_recompute", False),
     *[
         Dropped(name, "Trinity has no key for this; its own default applies", idle=True)

@@ -110,6 +110,7 @@ def _write_episodes(view: Writing, kind: str, key: str, sources: Any) -> Iterato
 
 def _columns(view: Writing, kind: str, index: int, source: dict[str, Any], columns: Any) -> Iterator[Out]:
     for field, column in columns.items():
+        # 0.3.0.post1 and 0.4.1 utils/dataset/rl_dataset.py, RLHFDataset
         default = view.default(DialectKey(column, UNLISTED_COLUMNS.get(column, FROM_SCHEMA)))
         first = view.get(f"data.{kind}")[0][field] if kind == "train" or not view.get("data.train") else None
         first = view.get("data.train")[0][field] if view.get("data.train") else first
@@ -349,6 +350,7 @@ PER_SOURCE = {
 
 def column_keys(columns: dict[str, str]) -> tuple[DialectKey, ...]:
     """The keys that name columns."""
+    # 0.3.0.post1 and 0.4.1 utils/dataset/rl_dataset.py, RLHFDataset
     return tuple(DialectKey(key, UNLISTED_COLUMNS.get(key, FROM_SCHEMA)) for key in columns.values())
 
 

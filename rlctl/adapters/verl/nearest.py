@@ -100,6 +100,7 @@ def in_groups(view: Writing) -> str:
     return "grpo" if view.config.batch.responses_per_prompt > 1 else "reinforce_plus_plus"
 
 
+# 0.7.1 trainer/ppo/core_algos.py, compute_grpo_outcome_advantage: written, as a value and not a default
 UNSCALED = (DialectKey("algorithm.norm_adv_by_std_in_grpo", False),)
 STEPS = "it compares whole responses, not the steps of an episode"
 DISTILS = "it learns from rewards; a teacher is named under 'distillation', since 0.8"
@@ -128,6 +129,7 @@ ESTIMATORS: Mapping[str, Nearest] = {
     "on_policy_distill": Nearest("grpo", DISTILS),
     "jsd": Nearest("grpo", DISTILS),
 }
+# 0.9.1 trainer/ppo/ray_trainer.py, which wants the first, and trainer/main_ppo.py: written, as values and not defaults
 MEASURED = (
     DialectKey("actor_rollout_ref.actor.calculate_sum_pi_squared", True),
     DialectKey("trainer.use_v1", False),

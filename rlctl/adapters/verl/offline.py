@@ -102,6 +102,7 @@ GENERATION: list[Rule] = [
     Key("data.batch_size", "batch.prompts_per_step", always=True),
     Key("model.path", "model.path", ABSENT, always=True),
     Key("model.external_lib", "model.import_modules", convert=Listed(single=True)),
+    # 0.6.1 workers/fsdp_workers.py, ActorRolloutRefWorker
     Key("model.trust_remote_code", "model.trust_remote_code", False),
     Chosen(
         "rollout.name",
@@ -218,6 +219,7 @@ SERVER: list[Rule] = [
         open=(None,),
     ),
     ReadOnly("trainer.total_epochs", "each prompt gets one response", dead=always),
+    # 0.6.1 trainer/main_generation_server.py stops without it
     Key(
         "data.output_path",
         FOLDER,

@@ -218,6 +218,7 @@ def trainer(*, last: Rule = AT_END, each_epoch: str = "", resume: Names = RESUME
         EXPORT,
         Key(RESUME_MODE, "checkpoint.resume", convert=resume),
         Key("trainer.resume_from_path", "checkpoint.resume_path", convert=OrFalse()),
+        # 0.9.1 trainer/config/ppo_trainer.yaml: a folder named by the project and the run, for which null stands here
         Key("trainer.default_local_dir", "checkpoint.folder", None),
         Key("trainer.default_hdfs_dir", "checkpoint.remote"),
         Dropped("checkpoint.writers", "verl's processes write at the same time"),

@@ -437,6 +437,7 @@ RULES: list[Rule] = [
     ),
     Key(f"{R}.quantization", "rollout.memory.quantization"),
     Key(f"{R}.disable_log_stats", "rollout.memory.log_statistics", convert=Not()),
+    # 0.4.1 trainer/config/ppo_trainer.yaml; other releases hand all of engine_kwargs.vllm on to the engine
     Key(f"{R}.engine_kwargs.vllm.swap_space", "rollout.memory.swap_gib", None),
     Dropped("rollout.memory.block_size", "verl leaves it to the engine; set it in engine_kwargs"),
     Dropped("rollout.memory.kv_cache_dtype", "verl leaves it to the engine; set it in engine_kwargs"),

@@ -78,7 +78,7 @@ def common(each_epoch: str = "") -> list[Rule]:
         ),
         Key("trainer.seed", "run.seed"),
         Key("trainer.max_ckpt_to_keep", "checkpoint.keep_last"),
-        Key("trainer.nnodes", "placement.nodes", 1),
+        Key("trainer.nnodes", "placement.nodes"),
         DEVICE,
         Dropped("placement.layout", "verl's SFT trainer has one role"),
         Dropped("data.**", "verl's SFT trainer does not read it"),
@@ -113,6 +113,7 @@ ENGINE: list[Rule] = [
     Key("data.num_workers", "data.loader_workers"),
     *model("model", "model", SFT),
     Key("model.tokenizer_path", "model.tokenizer"),
+    # 0.7.1 workers/config/model.py, MtpConfig
     Tree("model.mtp", "model.multi_token_prediction", default=None, switch="enable"),
     *memory("model", "train"),
     strategy("engine", "train.engine", also=SFT.groups),
@@ -129,7 +130,7 @@ ENGINE: list[Rule] = [
     *schedule("optim", SFT),
     *checkpoint("checkpoint", asynchronous=False),
     Key("trainer.balance_batch", "batch.balance"),
-    Key("trainer.n_gpus_per_node", "placement.devices_per_node", 1, always=True),
+    Key("trainer.n_gpus_per_node", "placement.devices_per_node", always=True),
     *common("after_each_epoch"),
 ]
 
@@ -228,7 +229,7 @@ OLD: list[Rule] = [
         also=(DialectKey("optim.lr_warmup_steps_ratio", ABSENT),),
     ),
     *checkpoint("trainer.checkpoint", asynchronous=False),
-    Key("trainer.n_gpus_per_node", "placement.devices_per_node", 8, always=True),
+    Key("trainer.n_gpus_per_node", "placement.devices_per_node", always=True),
     Dropped("train.lr_scheduler.step_unit", "verl's schedule counts steps", "step"),
     *common(),
 ]

@@ -71,6 +71,7 @@ def warmup(prefix: str, schedule: str, role: Role) -> CustomRule:
         f"{prefix}.{name}" for name in ("lr_warmup_steps", "lr_warmup_steps_ratio", "lr_decay_steps")
     )
     own, part = f"{schedule}warmup_steps", f"{schedule}warmup_ratio"
+    # 0.3.0.post1 workers/fsdp_workers.py
     count_key = Key(steps, own, FROM_SCHEMA if role is SFT else -1, _Count(schedule))  # 0.4 and 0.5 say null for -1
     share_key = Key(share, part, convert=Off(0.0))
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
+from rlctl import check
 from rlctl.common.report import Bucket
 from rlctl.planning import arithmetic
 from rlctl.translation.translate import convert
 
-from .files import bucket, read, refused, written
+from .files import bucket, read, refused, roll, written
 
 MEGATRON = {
     "tensor_model_parallel_size": 2,
@@ -285,3 +286,12 @@ def test_gradients_that_a_role_keeps_nowhere_are_carried(role: str) -> None:
     more = {"critic": {"algorithm__advantage": {"type": "gae"}}, "reference": {}}[role]
     _, report = written(**more, **{role: {"engine": engine}}, algorithm__kl_in_loss={"coefficient": 0.001})
     assert bucket(report, f"{role}.engine.offload_gradients") is Bucket.CARRIED
+
+
+def test_an_engine_that_generates_has_to_be_named() -> None:
+    """ROLL's own default trains, and its config refuses it for actor_infer."""
+    told = {
+        name: [item.key for item in check(roll(actor_infer__strategy_args=args)).report.findings]
+        for name, args in (("none", {"strategy_config": {}}), ("vllm", {"strategy_name": "vllm"}))
+    }
+    assert ["actor_infer.strategy_args" in keys for keys in told.values()] == [True, False]
