@@ -118,7 +118,7 @@ def digests() -> str:
 def changes(framework: str, before: str, after: str) -> Iterator[str]:
     """A line for each key that a framework added, dropped or gave another default, by kind of file and composition.
 
-    A section that only one of the two has is one line, without its keys.
+    A section that only one of the two has is one line, without its keys, and so is a kind of file or a composition.
 
     Args:
         framework: as ``verl``.
@@ -128,6 +128,9 @@ def changes(framework: str, before: str, after: str) -> Iterator[str]:
     old, new = _defaults_of(framework, before), _defaults_of(framework, after)
     for place in sorted(old.keys() | new.keys()):
         name, were, are = " ".join(filter(None, place)), old.get(place, {}), new.get(place, {})
+        if not (were and are):
+            yield f"{'+' if are else '-'} {name}, whole"
+            continue
         for key in sorted(were.keys() | are.keys()):
             above = key.rpartition(".")[0]
             if key not in were and (above in were or above not in are):
