@@ -42,6 +42,7 @@ COMMANDS = (
     Command("port", BEFORE, "port"),
     Command("check", BEFORE, "check"),
     Command("diff", BEFORE, "diff"),
+    Command("review", BEFORE, "review"),
     Command("set", BEFORE, "set_keys"),
     Command("batch", BEFORE, "batch"),
     Command("plan", BEFORE, "plan"),

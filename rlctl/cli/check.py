@@ -207,7 +207,7 @@ def _checked(
         if (
             isinstance(error, TranslationError)
             or is_another_script(Path(file))
-            or (only_configs and _is_other_yaml(file))
+            or (only_configs and is_other_yaml(file))
         ):
             diagnostics.note(text("check-skipped", file=file, reason=error.message))
             return None
@@ -218,7 +218,7 @@ def _checked(
     return checked(loaded, report, question, file)
 
 
-def _is_other_yaml(file: str) -> bool:
+def is_other_yaml(file: str) -> bool:
     """Whether a YAML file that cannot be read is of another tool, like a GitHub workflow with its ``on:``."""
     from rlctl.translation.translate import is_unlike_all
 

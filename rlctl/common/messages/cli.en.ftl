@@ -87,6 +87,58 @@ diff-found = { $first } and { $second }: { $count ->
        *[other] { $count } differences
     }
 
+review-total = { $count ->
+        [one] one changed config
+       *[other] { $count } changed configs
+    }
+review-colon = { ": " }
+review-fails = { $count } would fail
+review-warns = { $count } with new warnings
+review-clean = no new problems
+review-none = No training config changed.
+review-config = config
+review-changes = what changes
+review-findings = new findings
+review-memory = memory per GPU
+review-time = step time
+review-was = (was { $name })
+review-built = (unchanged; it uses { $names })
+review-added = new config
+review-deleted = deleted
+review-unknown = not comparable
+review-same = nothing that training reads
+review-uncompared = only keys without an effect that rlctl knows
+review-and = and { $count } more
+review-fixed = { $count } fixed
+review-old = { $count } as before
+review-overflow = **does not fit**
+review-overflow-before = does not fit, as before
+review-unread-before = The version before could not be read: { $reason }
+review-other-line = { " (unchanged line)" }
+review-setting = setting
+review-before = before
+review-after = after
+review-means = in rlctl's words
+review-derived = follows from { $key }
+review-default = (default)
+review-slight = { $count ->
+        [one] One change
+       *[other] { $count } changes
+    } of names, checkpoints or logging
+review-not-compared = Changed, but not compared, because rlctl has no equivalent: { $keys }
+review-gone = ✅ Fixed: { $findings }
+review-more-findings = and { $count } more findings; rlctl check shows them
+review-more-settings = And { $count } more settings; rlctl diff shows them.
+review-more-configs = And { $count } more configs.
+review-more = The changes of { $count } configs are not shown, because the comment would be too long; rlctl review --json has them.
+review-skipped = Not reviewed: { $file }: { $reason }
+review-more-skipped = and { $count } more files
+review-compared = Compared { $head } with { $base }, where the branches parted.
+review-cluster = Memory and time are estimates for { $cluster }.
+review-no-cluster = Without a cluster (--cluster 1x8:H100) the memory is that of the largest role, and there is no step time.
+review-scope = Nothing was run; paths of data and models were not checked.
+review-posted = review: { $what }
+
 # the end of a run
 
 end-stage = stage

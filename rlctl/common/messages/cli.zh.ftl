@@ -86,6 +86,52 @@ diff-found = { $first } 与 { $second }：{ $count ->
        *[other] 有 { $count } 处不同
     }
 
+review-total = { $count } 个配置有改动
+review-colon = ：
+review-fails = { $count } 个会运行失败
+review-warns = { $count } 个有新警告
+review-clean = 没有新问题
+review-none = 没有改动任何训练配置。
+review-config = 配置
+review-changes = 改动
+review-findings = 新问题
+review-memory = 单卡显存
+review-time = 单步耗时
+review-was = （原名 { $name }）
+review-built = （本身未改，但用到了 { $names }）
+review-added = 新增配置
+review-deleted = 已删除
+review-unknown = 无法比较
+review-same = 不影响训练
+review-uncompared = 只改了 rlctl 不了解其作用的键
+review-and = 等，另有 { $count } 项
+review-fixed = 修复 { $count } 个
+review-old = 原有 { $count } 个
+review-overflow = **放不下**
+review-overflow-before = 放不下，与改动前一样
+review-unread-before = 改动前的版本无法读取：{ $reason }
+review-other-line = （该行未改动）
+review-setting = 设置
+review-before = 改动前
+review-after = 改动后
+review-means = rlctl 中的键
+review-derived = 源自 { $key }
+review-default = （默认值）
+review-slight = { $count } 处名称、检查点或日志方面的改动
+review-not-compared = 有改动，但因 rlctl 没有对应的键而未比较：{ $keys }
+review-gone = ✅ 已修复：{ $findings }
+review-more-findings = 另有 { $count } 个问题，可用 rlctl check 查看
+review-more-settings = 另有 { $count } 项设置，可用 rlctl diff 查看。
+review-more-configs = 另有 { $count } 个配置。
+review-more = 为避免评论过长，未列出另外 { $count } 个配置的改动；完整结果见 rlctl review --json。
+review-skipped = 未评审：{ $file }：{ $reason }
+review-more-skipped = 另有 { $count } 个文件
+review-compared = 比较 { $head } 与分支分叉处的 { $base }。
+review-cluster = 显存与耗时是在 { $cluster } 上的估计值。
+review-no-cluster = 未指定集群（--cluster 1x8:H100），显存为占用最多的角色的估计值，没有单步耗时。
+review-scope = 没有运行任何代码，也没有检查数据和模型的路径。
+review-posted = 评审：{ $what }
+
 # 任务结束时
 
 end-stage = 阶段
