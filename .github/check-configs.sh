@@ -3,7 +3,7 @@
 set -euo pipefail
 
 mapfile -t paths < <(grep -v '^[[:space:]]*$' <<<"$PATHS" | sed 's/^[[:space:]]*//; s/[[:space:]]*$//')
-options=(--only-configs --fail-on "$FAIL_ON" --runner "$RUNNER")
+options=(--only-configs --fail-on "$FAIL_ON" --runner "${RUNNER:-rlctl}")
 if [ -n "$CLUSTER" ]; then options+=(--cluster "$CLUSTER"); fi
 
 if [ -n "$SARIF" ]; then

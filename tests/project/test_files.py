@@ -20,7 +20,7 @@ PROGRAMS = Path(sys.executable).parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SCHEMAS = {
     "github-workflows": sorted((ROOT / ".github" / "workflows").glob("*.yml")),
-    "github-actions": [ROOT / "action.yml"],
+    "github-actions": [ROOT / "action.yml", ROOT / "comment" / "action.yml"],
     "github-issue-config": [ROOT / ".github" / "ISSUE_TEMPLATE" / "config.yml"],
     "github-issue-forms": [p for p in sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")) if p.stem != "config"],
     "dependabot": [ROOT / ".github" / "dependabot.yml"],
@@ -91,7 +91,10 @@ def test_the_hooks_of_this_repository_run_what_make_setup_installs() -> None:
 
 
 def test_the_hooks_for_other_repositories_are_valid() -> None:
-    assert [hook["id"] for hook in load_manifest(str(ROOT / ".pre-commit-hooks.yaml"))] == ["rlctl-check"]
+    assert [hook["id"] for hook in load_manifest(str(ROOT / ".pre-commit-hooks.yaml"))] == [
+        "rlctl-check",
+        "rlctl-review",
+    ]
 
 
 def test_workflows_and_the_makefile_agree() -> None:

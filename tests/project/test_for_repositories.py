@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -48,6 +49,19 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def branched(repository: Path) -> Path:
+    """The repository with a branch that puts a typo into a config."""
+    options = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+    for words in (["branch", "-M", "main"], ["commit", "--quiet", "-m", "a"], ["switch", "--quiet", "-c", "change"]):
+        subprocess.run(["git", *options, *words], cwd=repository, check=True, env=environment())
+    (repository / "configs/good.yaml").write_text(BAD)
+    subprocess.run(
+        ["git", *options, "commit", "--quiet", "-a", "-m", "b"], cwd=repository, check=True, env=environment()
+    )
+    return repository
+
+
 def environment(**variables: str) -> dict[str, str]:
     """This process's, without what git sets in hooks, and with rlctl on the path."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
@@ -60,13 +74,16 @@ Hook = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def hook(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Hook:
     """Runs the hook with pre-commit on some files; it is taken from its manifest, and rlctl from this environment."""
-    (manifest,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
-    config = {"repos": [{"repo": "local", "hooks": [manifest | {"language": "system"}]}]}
+    manifest = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    hooks = [hook | {"language": "system", "args": hook.get("args", [])} for hook in manifest]
+    hooks[1]["args"] = ["main"]
+    config = {"repos": [{"repo": "local", "hooks": hooks}]}
     (repository / ".pre-commit-config.yaml").write_text(yaml.safe_dump(config))
     home = str(tmp_path_factory.mktemp("pre-commit"))
 
-    def run(*files: str) -> subprocess.CompletedProcess[str]:
+    def run(*files: str, stage: str = "pre-commit") -> subprocess.CompletedProcess[str]:
         which = ["--files", *files] if files else ["--all-files"]
+        which += ["--hook-stage", stage]
         command = [sys.executable, "-m", "pre_commit", "run", *which]
         return subprocess.run(
             command,
@@ -99,22 +116,32 @@ def test_the_hook_lets_warnings_and_files_of_other_tools_pass(hook: Hook, files:
     assert "Passed" in done.stdout
 
 
+def test_the_hook_of_a_push_prints_the_review_and_stops_it(hook: Hook, branched: Path) -> None:
+    done = hook(stage="pre-push")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "`configs/good.yaml`" in done.stdout
+    assert "mistyped-key" in done.stdout
+
+
 Action = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
 def action(repository: Path) -> Action:
-    """Runs the last step of the action as GitHub does, with inputs over their defaults."""
+    """Runs a step of the action as GitHub does, with inputs over their defaults; the last one unless another is named."""
     definition = yaml.safe_load((ROOT / "action.yml").read_text())
-    step = definition["runs"]["steps"][-1]
+    steps = {step.get("name", ""): step for step in definition["runs"]["steps"]}
     defaults = {name: each["default"] for name, each in definition["inputs"].items()}
 
-    def run(**inputs: str) -> subprocess.CompletedProcess[str]:
-        values = {f"inputs.{name}": value for name, value in (defaults | inputs).items()}
+    def run(
+        name: str = "Check configs", event: dict[str, str] | None = None, **inputs: str
+    ) -> subprocess.CompletedProcess[str]:
+        step = steps[name]
+        values = {f"inputs.{name}": value for name, value in (defaults | inputs).items()} | (event or {})
         variables = {"RLCTL": str(PROGRAMS / "rlctl"), "GITHUB_ACTION_PATH": str(ROOT)}
         for name, text in step["env"].items():
             if name not in variables:
-                variables[name] = values[text.removeprefix("${{ ").removesuffix(" }}")]
+                variables[name] = re.sub(r"\$\{\{ (.*?) \}\}", lambda match: values[match[1]], text)
         return subprocess.run(
             ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]],
             cwd=repository,
@@ -156,7 +183,68 @@ def test_the_action_writes_a_sarif_log(action: Action, repository: Path) -> None
     assert {result["ruleId"] for result in run["results"]} >= {"mistyped-key"}
 
 
+def test_the_action_reviews_a_pull_request(action: Action, branched: Path) -> None:
+    event = {
+        "github.event.pull_request.base.sha": "main",
+        "github.event.pull_request.head.sha": "change",
+        "github.event.pull_request.head.repo.full_name": "o/n",
+        "github.server_url": "https://github.com",
+    }
+    done = action("Review configs", event, review="review.md", paths="configs\n", cluster="1x8:H100")
+    assert done.returncode == 0, done.stderr
+    told = (branched / "review.md").read_text()
+    assert "(https://github.com/o/n/blob/change/configs/good.yaml#L2)" in told
+    assert " / 80 GiB" in told
+    pushed = action("Review configs", dict.fromkeys(event, ""), review="none.md")
+    assert pushed.returncode == 0, pushed.stderr
+    assert not (branched / "none.md").exists()
+
+
+WORKFLOWS = re.findall(
+    r"```yaml\n(# (\.\S+)\n.*?)```", (ROOT / "docs/howto/review-pull-requests.md").read_text(), re.DOTALL
+)
+
+
+@pytest.mark.parametrize(("content", "name"), WORKFLOWS, ids=[name for _, name in WORKFLOWS])
+def test_the_workflows_of_the_docs_are_valid(content: str, name: str, tmp_path: Path) -> None:
+    schema = {".github": "vendor.github-workflows", ".gitlab-ci.yml": "vendor.gitlab-ci"}.get(name.partition("/")[0])
+    if schema is None:
+        return
+    file = tmp_path / "workflow.yml"
+    file.write_text(content)
+    command = [PROGRAMS / "check-jsonschema", "--builtin-schema", schema, file]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_workflows_of_the_docs_give_the_actions_inputs_that_they_have() -> None:
+    seen = []
+    for content, name in WORKFLOWS:
+        for job in yaml.safe_load(content).get("jobs", {}).values() if name.startswith(".github") else ():
+            for step in job["steps"]:
+                action = step.get("uses", "").partition("@")[0]
+                if action.startswith("rlctl/rlctl"):
+                    inputs = yaml.safe_load(
+                        (ROOT / action.removeprefix("rlctl/rlctl").strip("/") / "action.yml").read_text()
+                    )
+                    assert set(step["with"]) <= set(inputs["inputs"]), action
+                    seen.append(action)
+    assert seen == ["rlctl/rlctl", "rlctl/rlctl/comment"]
+
+
+def test_the_workflow_that_writes_runs_nothing_of_a_pull_request() -> None:
+    reading, writing = (yaml.safe_load(content) for content, name in WORKFLOWS if name.startswith(".github"))
+    assert reading["permissions"] == {"contents": "read"}
+    assert writing[True] == {"workflow_run": {"workflows": [reading["name"]], "types": ["completed"]}}
+    steps = writing["jobs"]["comment"]["steps"]
+    assert not any("run" in step or "checkout" in step["uses"] for step in steps)
+    comment = yaml.safe_load((ROOT / "comment/action.yml").read_text())
+    [step] = comment["runs"]["steps"]
+    assert "${{" not in step["run"]
+    assert (ROOT / "comment" / "../rlctl/cli/review/posting.py").is_file()
+
+
 def test_every_step_of_the_action_is_pinned_or_ours() -> None:
     steps = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
-    assert [step.get("uses", "").split("@")[0] for step in steps] == ["actions/setup-python", "", ""]
+    assert [step.get("uses", "").split("@")[0] for step in steps] == ["actions/setup-python", "", "", ""]
     assert all(step["shell"] == "bash" for step in steps if "run" in step)
