@@ -23,6 +23,7 @@ STYLE = """
 .rlctl td,.rlctl th{padding:.25em .8em .25em 0;text-align:left;vertical-align:top;border-bottom:1px solid #8884;background:none}
 .rlctl td{min-width:4em;overflow-wrap:break-word}.rlctl meter{width:9em;height:.9em}
 .rlctl .over{color:#d33;font-weight:600}
+@media(max-width:36em){.rlctl meter{width:4em}}
 """.strip()
 PAGE = ":root{color-scheme:light dark}body{margin:0 auto;max-width:62em;padding:1em}"
 
