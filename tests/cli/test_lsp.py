@@ -12,7 +12,7 @@ import pytest
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
-from rlctl.cli.lsp import features, keys
+from rlctl.cli.lsp import defaults, features, keys
 from rlctl.cli.lsp.analysis import Analysis, analyse
 from rlctl.cli.lsp.texts import Span, Text
 from rlctl.common.report import Level
@@ -280,6 +280,32 @@ def test_names_are_followed_to_what_defines_them(folder: Path) -> None:
     assert (7, 15, False) in list(analysis.text.folds())
 
 
+def test_a_key_leads_to_its_default(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(defaults, "FOLDER", folder / "cache")
+    analysis, lines = made(YAML, str(folder / "run.yaml")), YAML.splitlines()
+    found = features.definition(analysis, 6, lines[6].index("train_batch_size") + 3)
+    assert found is not None
+    file, span = Path(found[0]), found[1]
+    told = file.read_text().splitlines()[span.line]
+    assert told == "  train_batch_size: 1024"
+    assert "  max_prompt_length: 512  # rlctl: data.max_prompt_tokens\n" in file.read_text()
+    assert told[span.start : span.end] == "train_batch_size"
+    assert "forward_prefetch: false" in file.read_text()  # of FSDP, which the file trains with
+    assert defaults.is_written_here(str(file))
+    assert not file.stat().st_mode & 0o222
+
+    (folder / "base.yaml").write_text(
+        "# the team's settings\ndata:\n  train_batch_size: 32\n  max_prompt_length: 100\n"
+    )
+    own = "defaults: [base, _self_]\n" + YAML
+    included = features.definition(made(own, str(folder / "run.yaml")), 7, 5)
+    assert included == (str(folder / "base.yaml"), Span(2, 2, 18))
+    canonical = made("run: {name: x}\nbatch:\n  prompts_per_step: 8\n", str(folder / "own.yaml"))
+    found = features.definition(canonical, 2, 4)
+    assert found is not None
+    assert "prompts_per_step: " in Path(found[0]).read_text().splitlines()[found[1].line]
+
+
 def test_every_fix_that_is_offered_is_accepted_by_check(folder: Path) -> None:
     broken = YAML.replace("train_batch_size: 64", "train_batch_size: 60").replace(
         "mini_batch_size: 16", "mini_batch_size: 25"
@@ -304,6 +330,34 @@ def test_a_key_that_is_typed_keeps_the_release_until_typing_pauses() -> None:
     assert typed.dialect == before.dialect
     assert "mistyped-key" in {item.code for item in typed.findings}
     assert not analyse("data:\n  train_files: a\n", "run.yaml", before=before).keeps_release
+
+
+def test_a_text_with_several_mistakes_has_a_fix_for_each(folder: Path) -> None:
+    """None of them can be read with the others in it, so each is fixed by how it is spelled."""
+    broken = SCRIPT.replace("estimator=grpo", "estimator=gropo").replace("train_batch_size=60", "train_batch_sice=60")
+    broken = broken.replace(
+        "nnodes=1", "nnodes=1 actor_rollout_ref.rollout.gpu_memory_utilization=1.6 data.shuffle=Ture"
+    )
+    broken = broken.replace("rollout.name=vllm", "rollout.name=vlm")
+    analysis = analyse(broken, "run.sh", "verl")
+    assert not analysis.is_read
+    shown = {
+        line.strip(" \\")
+        for item in analysis.findings
+        for repair in analysis.repairs(item)[:1]
+        for edit in repair.edits
+        for line in "".join(edit.lines).splitlines()
+    }
+    text = "\n".join(sorted(shown))
+    for right in (
+        "estimator=grpo",
+        "train_batch_size=60",
+        "gpu_memory_utilization=0.5",
+        "shuffle=true",
+        "rollout.name=vllm",
+        ".rollout.temperature",
+    ):
+        assert right in text, (right, text)
 
 
 def test_half_written_texts_keep_what_was_known() -> None:

@@ -11,6 +11,7 @@ from itertools import islice
 from rlctl.adapters import dialect, names, signed
 from rlctl.adapters.engine.tree import GONE
 from rlctl.checks.hints import Setting, by_key, shown
+from rlctl.cli.lsp.spelling import respelled
 from rlctl.cli.lsp.texts import Span, Text
 from rlctl.common.errors import Location, RlctlError, TranslationError
 from rlctl.common.messages.reasons import spoken, translated
@@ -59,11 +60,24 @@ class Analysis:
     loaded: Loaded | None = None
     report: Report = field(default_factory=Report)
     findings: list[Finding] = field(default_factory=list)
+    is_read: bool = True
+    """Whether the text itself could be read; if not, ``loaded`` may be what was known before."""
     is_config: bool = True
     """Whether it is a config at all: other YAML files and scripts are left alone."""
     keeps_release: bool = False
     """Whether its release is that of the text before, which has nearly the same keys: to detect it takes half of the time."""
     _repairs: dict[tuple[str, str, int], list[Repair]] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """The kind of the framework's files that the text is, as ``ppo`` of verl; empty if nothing says."""
+        name, _, release = self.dialect.partition("@")
+        if name in ("", "rlctl") or self.loaded is None:
+            return ""
+        try:
+            return dialect(name).kind_for(self.loaded.config, release)
+        except TranslationError:
+            return ""
 
     @property
     def dialect(self) -> str:
@@ -85,7 +99,8 @@ class Analysis:
         """The changes that resolve a finding and bring no new error or warning; each was checked."""
         place = (item.code, item.key, item.at.line if item.at is not None else 0)
         if place not in self._repairs:
-            self._repairs[place] = list(self._found_repairs(item))
+            found = {repair.edits: repair for repair in self._found_repairs(item)}  # two ways may lead to one change
+            self._repairs[place] = list(found.values())
         return self._repairs[place]
 
     def _found_repairs(self, item: Finding) -> Iterator[Repair]:
@@ -93,6 +108,7 @@ class Analysis:
         if item.meant and (changed := self._renamed(item)) is not None and self._resolves(item, changed):
             title = spoken("rename {key} to {meant}", key=item.key, meant=item.meant)
             yield Repair(title, tuple(edits_between(content, changed)))
+            return
         for key, values in by_key(item.candidates):
             fixes = (((key, value), self._with((key, value))) for value in values[:TRIED])
             good = ((fix, changed) for fix, changed in fixes if changed is not None and self._resolves(item, changed))
@@ -100,6 +116,11 @@ class Analysis:
                 edits = tuple(edits_between(content, changed))
                 yield Repair(_title(edits, fix), edits)
 
+        for changed in respelled(self.text, item, self.dialect, self.kind):
+            if self._resolves(item, changed):
+                edits = tuple(edits_between(content, changed))
+                yield Repair(_line_of(edits), edits)
+                break
         for own, choices in item.own_fixes:
             for choice in choices[:FIXES] or (GONE,):
                 repaired = self._with_own(own, choice)
@@ -144,7 +165,11 @@ class Analysis:
         there = {(found.code, found.key) for found in self.findings}
         left = [found for found in again.findings if found.level is not Level.NOTE]
         gone = not any((found.code, found.key) == (item.code, item.key) for found in left)
-        return gone and again.loaded is not None and all((found.code, found.key) in there for found in left)
+        new = [found for found in left if (found.code, found.key) not in there]
+        if self.is_read:
+            return gone and again.is_read and not new
+        told = {item.key, item.meant} - {""}  # of a text that cannot be read the rest was not checked yet
+        return gone and not any(found.code == "unreadable" or found.key in told for found in new)
 
 
 def analyse(
@@ -173,7 +198,7 @@ def analyse(
     asks = runner or found or "rlctl"
     question = Question(runner=asks, tries_values=tries_values, most=None)
     result = checked(loaded, report, question, name, content)
-    made = Analysis(text, name, runner, loaded, result.report, list(result.report.findings))
+    made = Analysis(text, name, runner, loaded, result.report, list(result.report.findings), is_read=loaded is not None)
     if same is not None:
         made.keeps_release = True
         there = {item.code for item in made.findings}
@@ -203,8 +228,8 @@ def _unreadable(text: Text, name: str, runner: str, error: RlctlError, before: A
         "unreadable", Level.ERROR, at=at, reason=translated(error.message), advice=translated(error.hint)
     )
     if known is None:
-        return Analysis(text, name, runner, findings=[shown_error])
-    return Analysis(text, name, runner, known.loaded, known.report, [shown_error])
+        return Analysis(text, name, runner, findings=[shown_error], is_read=False)
+    return Analysis(text, name, runner, known.loaded, known.report, [shown_error], is_read=False)
 
 
 def _looks_like_config(text: Text) -> bool:

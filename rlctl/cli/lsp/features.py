@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from rlctl.adapters import dialect as dialect_called
 from rlctl.cli import explain
-from rlctl.cli.lsp import keys
+from rlctl.cli.lsp import defaults, keys
 from rlctl.cli.lsp.analysis import Analysis
 from rlctl.cli.lsp.texts import KeyAt, Span
-from rlctl.common.errors import RlctlError, TranslationError
+from rlctl.common.errors import RlctlError
 from rlctl.common.messages import text
 from rlctl.common.messages.reasons import spoken, translated
 from rlctl.common.report import Entry
@@ -40,17 +39,6 @@ class Hint:
 
     line: int
     text: str
-
-
-def kind_of(analysis: Analysis) -> str:
-    """The kind of the framework's files that the text is, as ``ppo`` of verl; empty if nothing says."""
-    name, release = keys.split_name(analysis.dialect)
-    if name == "rlctl" or analysis.loaded is None:
-        return ""
-    try:
-        return dialect_called(name).kind_for(analysis.loaded.config, release)
-    except TranslationError:
-        return ""
 
 
 def hover(analysis: Analysis, line: int, column: int) -> tuple[Span, str] | None:
@@ -158,7 +146,7 @@ def completions(analysis: Analysis, line: int, column: int) -> list[Offer]:
     typed = analysis.text.typed(line, column)
     if typed is None:
         return []
-    kind, name = kind_of(analysis), analysis.dialect
+    kind, name = analysis.kind, analysis.dialect
     if typed.key:
         key = ".".join(part for part in typed.key.split(".") if part != "*")
         return [Offer(value, False, is_value=True) for value in keys.values(name, kind, key)]
@@ -174,7 +162,7 @@ def completions(analysis: Analysis, line: int, column: int) -> list[Offer]:
 
 
 def definition(analysis: Analysis, line: int, column: int) -> tuple[str, Span] | None:
-    """Where what is at a place is defined: a variable, a node, an anchor; or the file that is named there."""
+    """Where what is at a place is defined: a variable, a node, an anchor, a file that is named, or the default of the key."""
     found = analysis.text.definition(line, column)
     if found is not None:
         return analysis.name, found
@@ -183,7 +171,10 @@ def definition(analysis: Analysis, line: int, column: int) -> tuple[str, Span] |
         if match.start() <= column <= match.end():
             return _file(analysis, match[0])
     item = re.match(r"^\s*-\s+([\w/.-]+)\s*$", content)
-    return _file(analysis, f"{item[1]}.yaml") if item else None
+    if item is not None and (named := _file(analysis, f"{item[1]}.yaml")) is not None:
+        return named
+    key = analysis.text.key_on(line, column)
+    return defaults.place_of(analysis, key.name, analysis.kind) if key is not None else None
 
 
 def _file(analysis: Analysis, name: str) -> tuple[str, Span] | None:

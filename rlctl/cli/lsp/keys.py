@@ -36,7 +36,7 @@ def tree(name: str, kind: str) -> Tree:
         kind: of its files; empty is the usual one.
     """
     framework, release = split_name(name)
-    paths = _canonical() if framework == "rlctl" else _of_table(_table(framework, kind), release)
+    paths = _canonical() if framework == "rlctl" else paths_of(table(framework, kind), release)
     found: dict[tuple[str, ...], dict[str, None]] = {}
     for path in paths:
         for length in range(1, len(path) + 1):
@@ -44,15 +44,17 @@ def tree(name: str, kind: str) -> Tree:
     return {parent: tuple(names) for parent, names in found.items()}
 
 
-def _table(framework: str, kind: str) -> Table:
+def table(framework: str, kind: str) -> Table:
+    """The table of a kind of file; of an unknown one, that of the usual kind."""
     tables = dialect(framework).tables
     return tables.get(kind) or next(iter(tables.values()))
 
 
-def _of_table(table: Table, release: str) -> Iterable[tuple[str, ...]]:
-    for path in dict.fromkeys((*table.schema, *table.index)):
-        listed = table.schema.releases_of_any(path)
-        if release in listed if listed else path in table.index and table.index[path].applies(version(release)):
+def paths_of(known: Table, release: str) -> Iterable[tuple[str, ...]]:
+    """The keys of a release, without indices."""
+    for path in dict.fromkeys((*known.schema, *known.index)):
+        listed = known.schema.releases_of_any(path)
+        if release in listed if listed else path in known.index and known.index[path].applies(version(release)):
             yield _plain(path)
 
 
@@ -62,7 +64,12 @@ def _plain(path: KeyPath) -> tuple[str, ...]:
 
 def _canonical() -> Iterable[tuple[str, ...]]:
     for key in walk(Config):
-        yield tuple(part for part in key.path.replace("[]", "").replace("{}", "").split(".") if part)
+        yield plain(key.path)
+
+
+def plain(key: str) -> tuple[str, ...]:
+    """The parts of a canonical key, without indices."""
+    return tuple(part for part in key.replace("[]", "").replace("{}", "").split(".") if part)
 
 
 @cache
@@ -71,9 +78,9 @@ def values(name: str, kind: str, key: str) -> tuple[str, ...]:
     framework, release = split_name(name)
     if framework == "rlctl":
         return _canonical_values(key)
-    table, path = _table(framework, kind), tuple(key.split("."))
+    rows, path = table(framework, kind), tuple(key.split("."))
     found: list[Any] = []
-    for rule in flat(table.rules):
+    for rule in flat(rows.rules):
         own = [known for known in rule.keys if _plain(known.path) == path]
         if not own:
             continue
@@ -85,7 +92,7 @@ def values(name: str, kind: str, key: str) -> tuple[str, ...]:
             found += rule.convert.names
         elif isinstance(rule, Key):
             found += _canonical_values(rule.to)
-    default = table.default_at(path, version(release))
+    default = rows.default_at(path, version(release))
     if not found and isinstance(default, bool):
         found = ["true", "false"]
     words = (str(value).lower() if isinstance(value, bool) else value for value in found if value is not None)

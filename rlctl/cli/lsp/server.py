@@ -21,7 +21,7 @@ from pygls.workspace import TextDocument
 from pygls.workspace.position_codec import ServerTextPosition, ServerTextRange
 
 from rlctl import __version__
-from rlctl.cli.lsp import features
+from rlctl.cli.lsp import defaults, features
 from rlctl.cli.lsp.analysis import Analysis, Edit, Repair, analyse
 from rlctl.cli.lsp.texts import Span
 from rlctl.common.language import VARIABLE
@@ -82,6 +82,8 @@ class ConfigServer(LanguageServer):
 
     def refresh(self, uri: str) -> Analysis | None:
         """Analyse a text as it is now, and publish what is found; a defect of rlctl leaves what was known."""
+        if defaults.is_written_here(name_of(uri)):
+            return None
         document = self.workspace.get_text_document(uri)
         try:
             made = analyse(document.source, name_of(uri), self.runner, before=self.analyses.get(uri))
@@ -259,8 +261,8 @@ def _add_reading(made: ConfigServer) -> None:
         name, span = found
         if name == analysis.name:
             return types.Location(params.text_document.uri, range_of(document, span))
-        start = types.Position(0, 0)
-        return types.Location(from_fs_path(name) or "", types.Range(start, start))
+        start, end = types.Position(span.line, span.start), types.Position(span.line, span.end)  # keys are ASCII
+        return types.Location(from_fs_path(name) or "", types.Range(start, end))
 
 
 def _end_of(document: TextDocument, analysis: Analysis, line: int) -> types.Position:
