@@ -484,6 +484,24 @@ def _glm4_moe_lite(config: Config) -> ModelShape:
     return replace(model, head_dim=config["qk_nope_head_dim"] + config["qk_rope_head_dim"])
 
 
+def _glm_moe_dsa(config: Config) -> ModelShape:
+    """GLM-5: DeepSeek-V3's layers, with an indexer in each that selects the tokens to attend to, and caches a key for it."""
+    if "shared" in (config.get("indexer_types") or ()) or config.get("index_topk_freq", 1) != 1:
+        raise ValueError("layers that share an indexer")
+    hidden, heads, dim = config["hidden_size"], config["index_n_heads"], config["index_head_dim"]
+    indexer = config["q_lora_rank"] * heads * dim + hidden * (dim + heads)
+    attention = _latent(config)
+    attention = replace(
+        attention,
+        parameters=attention.parameters + indexer,
+        norms=attention.norms + 2 * dim,
+        cache=attention.cache + dim,
+    )
+    first = config.get("first_k_dense_replace", 3)
+    model = _dense_then_sparse(config, attention, first=first, kinds=config.get("mlp_layer_types"))
+    return replace(model, head_dim=config["qk_nope_head_dim"] + config["qk_rope_head_dim"])
+
+
 def _hy_v3(config: Config) -> ModelShape:
     named = {"n_routed_experts": config["num_experts"], "n_shared_experts": config.get("num_shared_experts", 1)}
     attention = _grouped(config, qkv_bias=bool(config.get("attention_bias")), head_norms=True)
@@ -522,6 +540,7 @@ FAMILIES: dict[str, Callable[[Config], ModelShape]] = {
     "glm4_moe": _glm4_moe,
     "glm4_moe_lite": _glm4_moe_lite,
     "glm4v": _glm4v,
+    "glm_moe_dsa": _glm_moe_dsa,
     "gpt_oss": _gpt_oss,
     "hy_v3": _hy_v3,
     "kimi_k2": _deepseek_v3,
