@@ -55,6 +55,15 @@ BASES: Mapping[str, str] = {
     + f"{ACTOR}.megatron.grad_offload=true {ACTOR}.megatron.optimizer_offload=true {ACTOR}.use_kl_loss=true "
     + "actor_rollout_ref.ref.megatron.param_offload=true",
 }
+MOE = f"""
+model_engine=megatron {ACTOR}.megatron.tensor_model_parallel_size={{train_tensor}} {ACTOR}.entropy_coeff=0
+{ACTOR}.megatron.expert_model_parallel_size={{experts}} {ACTOR}.megatron.expert_tensor_parallel_size={{expert_tensor}}
+{ACTOR}.megatron.param_offload=true {ACTOR}.megatron.grad_offload=true {ACTOR}.megatron.optimizer_offload=true
+actor_rollout_ref.ref.megatron.param_offload=true +{ACTOR}.megatron.override_transformer_config.recompute_method=uniform
++{ACTOR}.megatron.override_transformer_config.recompute_granularity=full
++{ACTOR}.megatron.override_transformer_config.recompute_num_layers=1
+"""
+"""A mixture of experts, of which every layer is recomputed."""
 MICRO = f" {ACTOR}.ppo_micro_batch_size_per_gpu={{micro}} actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu={{micro}}"
 TOTAL = f" {ACTOR}.ppo_micro_batch_size={{total}} actor_rollout_ref.rollout.log_prob_micro_batch_size={{total}}"
 CRITIC = """ critic.model.path={path} critic.ulysses_sequence_parallel_size={ulysses} critic.use_dynamic_bsz=true
@@ -185,6 +194,9 @@ def run_of(point: Mapping[str, Any], micro: int | None = None) -> Run:
     values = {**UNSET, **point["set"], "nodes": cluster.nodes, "gpus": cluster.devices_per_node}
     if point["base"] == "rlctl":
         return Run(_own(values), OWN, cluster.gib_per_device)
+    if point["base"] == "megatron moe":
+        text = SHARED + MOE + point["more"]
+        return Run(*_read(text.format_map(values).split(), f"verl@{point['release']}"), cluster.gib_per_device)
     if micro is not None:
         values["micro"] = micro
     if point["base"] == "lora":

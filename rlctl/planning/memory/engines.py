@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from rlctl.config import Config
 from rlctl.planning.arithmetic import Device
 from rlctl.planning.memory.parts import BYTES
-from rlctl.planning.models import ModelShape
+from rlctl.planning.models import ModelShape, read_shape
 
 QUANTIZED: Mapping[str, float] = {
     "fp8": 1.0,
@@ -44,6 +44,23 @@ def linear_bytes(config: Config, device: Device) -> float:
     each = rollout_bytes(config, device)
     kind = (config.rollout.memory.quantization or "").lower().replace("-", "_").partition("_")[0]
     return min(each, QUANTIZED.get(kind, each))
+
+
+def draft_bytes(config: Config, device: Device) -> float:
+    """Bytes of the weights of a draft model on one device: of ``speculative_config`` or ``speculative_draft_model_path``.
+
+    0 if there is none, or its size is not known. vLLM cuts it over the tensor workers of the policy unless it says otherwise
+    (``draft_tensor_parallel_size`` in ``vllm/config/speculative.py``).
+    """
+    args, parallel = config.rollout.engine.args, config.rollout.parallel
+    speculative = args.get("speculative_config")
+    asked = speculative if isinstance(speculative, Mapping) else {}
+    path = asked.get("model") or args.get("speculative_draft_model_path")
+    shape = read_shape(path) if isinstance(path, str) else None
+    if shape is None:
+        return 0.0
+    split = asked.get("draft_tensor_parallel_size") or parallel.tensor_parallel_size
+    return rollout_bytes(config, device) * shape.parameters / (split if isinstance(split, int) else 1)
 
 
 def weight_bytes(config: Config, shape: ModelShape, device: Device) -> float:

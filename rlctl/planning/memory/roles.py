@@ -29,7 +29,7 @@ from rlctl.planning import arithmetic
 from rlctl.planning.arithmetic import Device
 from rlctl.planning.megatron import sizes
 from rlctl.planning.memory import fitted, megatron
-from rlctl.planning.memory.engines import cache_bytes, rollout_bytes, weight_bytes
+from rlctl.planning.memory.engines import cache_bytes, draft_bytes, rollout_bytes, weight_bytes
 from rlctl.planning.memory.fsdp import PRODUCT_CHUNK, Moment, Pass, forward_moments, peak, saved_bytes, training_moments
 from rlctl.planning.memory.parts import BYTES, GIB, MemoryEstimate, MemoryPart
 from rlctl.planning.memory_terms import OWN, MemoryTerms
@@ -152,16 +152,19 @@ def micro_tokens(config: Config, micro: MicroBatchSize) -> int:
     return max(longest, micro.size) if micro.unit == "tokens" else micro.size * longest
 
 
-def likely_tokens(config: Config, micro: MicroBatchSize, batch: Batch, role: str, terms: MemoryTerms) -> float:
+def likely_tokens(
+    config: Config, micro: MicroBatchSize, batch: Batch, role: str, terms: MemoryTerms, *, trained: bool = True
+) -> float:
     """Tokens of the largest micro-batch of a step, on one replica.
 
     Of sequences that are packed, one is as long as allowed and the others have ``fitted.MEAN_LENGTH`` of it. A budget of
-    tokens is filled, unless the sequences of a mini-batch need fewer.
+    tokens is filled, unless the sequences of a mini-batch need fewer; of the step, in a pass without gradient.
     """
     longest, most = context_tokens(config), micro_tokens(config, micro)
-    if terms.full_lengths or not config.train.packing or isinstance(config.train.engine, Megatron):
+    if terms.full_lengths or not config.train.packing:
         return most
-    count = micro.size if micro.unit == "responses" else responses_of_replica(config, batch, role)
+    whole = batch if trained else replace(batch, mini_batch_responses=None)
+    count = micro.size if micro.unit == "responses" else responses_of_replica(config, whole, role)
     return max(longest, min(most, _packed(longest, count, terms)))
 
 
@@ -273,7 +276,8 @@ def pass_of(
     critic = isinstance(train, Critic)
     batch = arithmetic.critic_batch(config) if critic else config.batch
     role = "critic" if critic else "policy"
-    tokens = likely_tokens(config, micro, batch, role, terms) / arithmetic.devices_per_sequence(engine)
+    likely = likely_tokens(config, micro, batch, role, terms, trained=trained)
+    tokens = likely / arithmetic.devices_per_sequence(engine)
     lora = None if critic or not trained else config.model.lora
     return Pass(
         shape=shape,
@@ -309,8 +313,9 @@ def _megatron_pass(
     config: Config, train: Train, engine: Megatron, shape: ModelShape, terms: MemoryTerms
 ) -> list[tuple[str, float]]:
     critic = isinstance(train, Critic)
-    micro = arithmetic.critic_batch(config).micro_batch if critic else config.batch.micro_batch
-    tokens, compute = micro_tokens(config, micro) / engine.context_parallel_size, BYTES[train.precision.compute]
+    batch, role = (arithmetic.critic_batch(config), "critic") if critic else (config.batch, "policy")
+    tokens = likely_tokens(config, batch.micro_batch, batch, role, terms) / engine.context_parallel_size
+    compute = BYTES[train.precision.compute]
     moment = peak(
         megatron.training_moments(
             engine,
@@ -479,7 +484,7 @@ def _rollout(config: Config, shape: ModelShape, device: Device) -> MemoryEstimat
         * rows
         / (cache_shards(shape, parallel.tensor_parallel_size) * parallel.pipeline_parallel_size)
     )
-    weights = weight_bytes(config, shape, device) + _adapter_bytes(config, shape, device)
+    weights = weight_bytes(config, shape, device) + _adapter_bytes(config, shape, device) + draft_bytes(config, device)
     return _estimate("rollout", [("weights", weights), ("cache", cache)])
 
 

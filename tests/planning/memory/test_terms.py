@@ -127,6 +127,23 @@ def test_the_process_of_a_sleeping_engine_keeps_some_memory(tensor: int, kept: f
     assert overflow((train,), full) == pytest.approx(kept)
 
 
+@pytest.mark.parametrize(
+    ("engine", "args"),
+    [
+        ("vllm", {"speculative_config": {"model": "Qwen/Qwen3-0.6B", "num_speculative_tokens": 4}}),
+        ("sglang", {"speculative_draft_model_path": "Qwen/Qwen3-0.6B", "speculative_algorithm": "STANDALONE"}),
+    ],
+)
+def test_a_draft_model_takes_memory_of_the_engine(engine: str, args: dict[str, Any]) -> None:
+    def weights(**more: Any) -> float:
+        rollout = {"engine": {"type": engine, "args": more}, "parallel": {"tensor_parallel_size": 2}}
+        return memory_of(grpo(rollout=rollout))[1].part("weights") * GIB
+
+    draft = read_shape("Qwen/Qwen3-0.6B")
+    assert draft is not None
+    assert weights(**args) - weights() == pytest.approx(2 * draft.parameters / 2)
+
+
 def test_sglang_takes_its_share_of_what_others_leave_free() -> None:
     def engine(name: str) -> float:
         config = grpo(rollout={"engine": {"type": name}, "memory": {"gpu_memory_utilization": 0.6}})
@@ -248,6 +265,25 @@ def test_of_packed_sequences_one_is_as_long_as_allowed() -> None:
     assert policy(several, logits=WHOLE, full_lengths=True)["logits"] == pytest.approx(4 * LOGITS * 8)
     padded = grpo(batch={"micro_batch": {"unit": "responses", "size": 8}}, train={"packing": False})
     assert policy(padded, logits=WHOLE)["logits"] == pytest.approx(4 * LOGITS * 8)
+
+
+def test_packed_sequences_of_megatron_have_the_same_lengths() -> None:
+    several = grpo(batch={"micro_batch": {"unit": "responses", "size": 8}}, train={"engine": {"type": "megatron"}})
+    one = grpo(batch={"micro_batch": {"unit": "responses", "size": 1}}, train={"engine": {"type": "megatron"}})
+    longer = policy(several)["activations"] / policy(one)["activations"]
+    assert longer == pytest.approx(1 + 7 * fitted.MEAN_LENGTH)
+
+
+def test_a_pass_without_gradient_packs_the_step_not_a_mini_batch() -> None:
+    def logits(mini: int) -> float:
+        batch = {"prompts_per_step": 128, "responses_per_prompt": 1, "mini_batch_responses": mini}  # on 8 devices
+        forward = policy_forward(
+            grpo(batch={**batch, "micro_batch": {"unit": "tokens", "size": 10**6}}), replace(OWN, logits=WHOLE)
+        )
+        assert forward is not None
+        return forward.part("logits") * GIB
+
+    assert logits(32) == logits(128) == pytest.approx(3 * LOGITS * (1 + 15 * fitted.MEAN_LENGTH))
 
 
 def test_a_release_has_the_terms_of_the_newest_entry_that_is_not_newer() -> None:
