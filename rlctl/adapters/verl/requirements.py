@@ -83,7 +83,7 @@ def _micro(role: str, name: str, needed: Callable[[Values], bool], source: str) 
         lambda values: needed(values) and values[old] is None and values[new] is None,
         said("neither {new} nor {old} is set, and dynamic batching is off", new=new, old=old),
         source,
-        said("set {new}", new=new),
+        Remedy(new, lambda values: values[f"{ACTOR}.ppo_micro_batch_size_per_gpu"] or 1),
         **CHECKED,
     )
     yield Requirement(
