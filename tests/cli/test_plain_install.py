@@ -225,7 +225,7 @@ def test_the_app_opens(with_tui: Path, tmp_path: Path) -> None:
     app = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, cwd=tmp_path, env=env)
     os.close(terminal)
     try:
-        read_until(controller, b"max_restarts")  # a field of the first section
+        read_until(controller, b"sampling")  # a line of the summary
         os.write(controller, b"\x11")
         read_until(controller, None)
         assert app.wait(60) == 0
