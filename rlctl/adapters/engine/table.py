@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -298,6 +298,28 @@ class Table:
                 continue
             _put(tree, path, copied(value) if isinstance(value, (dict, list)) else value)
         return tree
+
+
+class Tables(Mapping[str, Table]):
+    """The tables of a dialect by kind of file, each made when it is first asked for: a file needs one or two of them."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], Table]]) -> None:
+        self._makers = makers
+        self._made: dict[str, Table] = {}
+
+    def __getitem__(self, kind: str) -> Table:
+        if kind not in self._made:
+            self._made[kind] = self._makers[kind]()
+        return self._made[kind]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def __contains__(self, kind: object) -> bool:
+        return kind in self._makers
 
 
 def _joined(before: DialectKey, key: DialectKey) -> DialectKey:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rlctl.adapters.engine.agents import plays
@@ -11,7 +11,7 @@ from rlctl.adapters.engine.reading import Read, unknown_keys
 from rlctl.adapters.engine.resolvers import COMPOSED
 from rlctl.adapters.engine.rules import CustomRule, Dropped, Key, Noted, Rule, version_of
 from rlctl.adapters.engine.schema import schema
-from rlctl.adapters.engine.table import Table, joined
+from rlctl.adapters.engine.table import Table, Tables, joined
 from rlctl.adapters.engine.tree import find, put
 from rlctl.adapters.engine.values import Names, Off
 from rlctl.adapters.engine.writing import ConfigView, ConfigWithOrigins, Written
@@ -145,28 +145,33 @@ DISTILL = joined(
 )
 
 
-def _tables() -> Mapping[str, Table]:
-    rlvr = (*notes.RLVR_NOTES, *worker_notes.NOTES)
-    agents = (*notes.AGENTIC_NOTES, *worker_notes.NOTES)
-    rows = (*notes.SUPERVISED_NOTES, *worker_notes.NOTES)
-    return {
-        "rlvr": _table("rlvr", joined(RLVR, distill.WITHOUT_TEACHER), rlvr),
-        "agentic": _table("agentic", joined(AGENTIC, distill.WITHOUT_TEACHER), agents),
-        "sft": _table("sft", SFT, rows, SFT_ROLES),
-        "dpo": _table("dpo", joined(DPO, distill.WITHOUT_TEACHER), rows),
-        "distill": _table("distill", DISTILL, rows, OFFLINE_ROLES),
-        "opd": _table("rlvr", joined(distill.ONLINE, RLVR), (*notes.TEACHERS, *rlvr), ONLINE_ROLES),
-        "opd_agentic": _table("agentic", joined(distill.ONLINE, AGENTIC), (*notes.TEACHERS, *agents), ONLINE_ROLES),
-        "rlvr_teacher": _table("rlvr", joined(distill.ONLINE, RLVR), (*notes.TEACHERS, *rlvr), MIXED_ROLES),
-    }
-
-
 def _table(
-    pipeline: str, rules: Sequence[Rule], about: Sequence[Noted], roles: Mapping[str, str] | None = None
-) -> Table:
-    """The table of a pipeline's config class, with the names that its roles have."""
-    own, noted = tuple(spelled(rules, roles or {})), tuple(spelled_notes(about, roles or {}))
-    return Table(own, noted, schema("roll", pipeline), resolvers=COMPOSED)
+    pipeline: str, rules: Callable[[], Sequence[Rule]], about: Sequence[Noted], roles: Mapping[str, str] | None = None
+) -> Callable[[], Table]:
+    """What makes the table of a pipeline's config class, with the names that its roles have."""
+
+    def make() -> Table:
+        own = tuple(spelled(rules(), roles or {}))
+        noted = tuple(spelled_notes((*about, *worker_notes.NOTES), roles or {}))
+        return Table(own, noted, schema("roll", pipeline), resolvers=COMPOSED)
+
+    return make
+
+
+TEACHERS_RLVR = (*notes.TEACHERS, *notes.RLVR_NOTES)
+TEACHERS_AGENTIC = (*notes.TEACHERS, *notes.AGENTIC_NOTES)
+TABLES = Tables(
+    {
+        "rlvr": _table("rlvr", lambda: joined(RLVR, distill.WITHOUT_TEACHER), notes.RLVR_NOTES),
+        "agentic": _table("agentic", lambda: joined(AGENTIC, distill.WITHOUT_TEACHER), notes.AGENTIC_NOTES),
+        "sft": _table("sft", lambda: SFT, notes.SUPERVISED_NOTES, SFT_ROLES),
+        "dpo": _table("dpo", lambda: joined(DPO, distill.WITHOUT_TEACHER), notes.SUPERVISED_NOTES),
+        "distill": _table("distill", lambda: DISTILL, notes.SUPERVISED_NOTES, OFFLINE_ROLES),
+        "opd": _table("rlvr", lambda: joined(distill.ONLINE, RLVR), TEACHERS_RLVR, ONLINE_ROLES),
+        "opd_agentic": _table("agentic", lambda: joined(distill.ONLINE, AGENTIC), TEACHERS_AGENTIC, ONLINE_ROLES),
+        "rlvr_teacher": _table("rlvr", lambda: joined(distill.ONLINE, RLVR), TEACHERS_RLVR, MIXED_ROLES),
+    }
+)
 
 
 SIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -347,7 +352,7 @@ class Roll(Dialect):
 ROLL = Roll(
     "roll",
     ("2026.8",),
-    _tables(),
+    TABLES,
     (
         "defaults",
         "hydra",

@@ -174,4 +174,4 @@ def _asks_for(rule: Rule, names: Mapping[str, str]) -> bool:
 
 def spelled_notes(notes: Iterable[Noted], names: Mapping[str, str]) -> list[Noted]:
     """Notes with other role names."""
-    return [replace(note, key=renamed(note.key, names)) for note in notes]
+    return [replace(note, key=renamed(note.key, names)) if note.path[0] in names else note for note in notes]

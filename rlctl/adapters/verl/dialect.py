@@ -11,7 +11,7 @@ from rlctl.adapters.engine.one_engine import tell_engines, with_one_engine
 from rlctl.adapters.engine.reading import Read, TextView, read_document
 from rlctl.adapters.engine.rules import Dropped, Noted, matches, own_name, split, version_of
 from rlctl.adapters.engine.schema import Composition, schema
-from rlctl.adapters.engine.table import Table, joined
+from rlctl.adapters.engine.table import Table, Tables, joined
 from rlctl.adapters.engine.tree import find
 from rlctl.adapters.engine.writing import ConfigWithOrigins, WriteOutcome, Written
 from rlctl.adapters.verl import (
@@ -277,32 +277,31 @@ CHOICES = dict.fromkeys(("model_engine", "engine.strategy", "trainer.nnodes", "t
 """What a config file's name or torchrun says instead in releases without the key."""
 
 
-def _tables() -> Mapping[str, Table]:
-    supervised = _notes(*PPO_BLOCKS)
-    return {
-        "ppo": Table(PPO, _notes(*SFT_BLOCKS), schema("verl", "ppo"), unlisted={**RECIPES, **CHOICES}),
-        "sft_engine": Table(
+TABLES = Tables(
+    {
+        "ppo": lambda: Table(PPO, _notes(*SFT_BLOCKS), schema("verl", "ppo"), unlisted={**RECIPES, **CHOICES}),
+        "sft_engine": lambda: Table(
             tuple(sft.ENGINE),
-            supervised,
+            _notes(*PPO_BLOCKS),
             schema("verl", "sft_engine"),
             frozenset({"0.6", "0.7", "0.8", "0.9"}),
             unlisted=CHOICES,
         ),
-        "sft": Table(
+        "sft": lambda: Table(
             tuple(sft.OLD),
-            supervised,
+            _notes(*PPO_BLOCKS),
             schema("verl", "sft"),
             frozenset({"0.3", "0.4", "0.5", "0.6", "0.7"}),
             unlisted=CHOICES,
         ),
-        "evaluation": Table(tuple(offline.EVALUATION), offline.NOTES, schema("verl", "evaluation")),
-        "generation": Table(
+        "evaluation": lambda: Table(tuple(offline.EVALUATION), offline.NOTES, schema("verl", "evaluation")),
+        "generation": lambda: Table(
             tuple(offline.GENERATION),
             offline.NOTES,
             schema("verl", "generation"),
             frozenset({"0.3", "0.4", "0.5", "0.6"}),
         ),
-        "generation_server": Table(
+        "generation_server": lambda: Table(
             offline.server(PPO),
             _notes(*SFT_BLOCKS),
             schema("verl", "ppo"),
@@ -310,12 +309,13 @@ def _tables() -> Mapping[str, Table]:
             unlisted=CHOICES,
         ),
     }
+)
 
 
 VERL = Verl(
     "verl",
     ("0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9"),
-    _tables(),
+    TABLES,
     (
         "model_engine",
         "data",
