@@ -34,6 +34,7 @@ from rlctl.adapters.verl.roles import ACTOR, ENGINE_NAMES, FSDP_KINDS, Role, kin
 from rlctl.adapters.verl_trainer.fsdp import offloads, sharding
 from rlctl.adapters.verl_trainer.megatron import SIZES, bridge, overrides
 from rlctl.common.messages.reasons import said
+from rlctl.documents.paths import KeyPath
 
 
 def _raw(engine: Any) -> tuple[Any, bool]:
@@ -260,18 +261,20 @@ def micro(
             return
         counts_tokens, deciding, size, note = micro_size(view, dynamic, keys, owner)
         yield unread_sizes(view, dynamic, keys, deciding)
-        used = (view.path(dynamic), view.path(deciding))
+        switch: tuple[KeyPath, ...] = (view.path(dynamic),)
+        used = (view.path(deciding),)
         if is_static(view, tokens):
-            yield Flow((), None, used[:1], "dead", STATIC)
-            used = used[1:] * 2
+            yield Flow((), None, switch, "dead", STATIC)
+            switch = ()
         if size is None:
             why = "verl requires a micro-batch size. Wrote rlctl's default"
-            yield Flow(view.to(to), None, used) if follow else Flow((), None, used, "mapped", why)
+            both = (*switch, *used)
+            yield Flow(view.to(to), None, both) if follow else Flow((), None, both, "mapped", why)
             return
         if follow:
-            yield Flow(view.to(to), {}, used)
-        yield Flow(view.to(f"{to}.unit"), "tokens" if counts_tokens else "responses", used[:1])
-        yield Flow(view.to(f"{to}.size"), size, used[1:], "derived" if note else "mapped", note)
+            yield Flow(view.to(to), {}, (*switch, *used))
+        yield Flow(view.to(f"{to}.unit"), "tokens" if counts_tokens else "responses", switch)
+        yield Flow(view.to(f"{to}.size"), size, used, "derived" if note else "mapped", note)
 
     def write(view: Writing) -> Iterator[Out]:
         section, trained = view.get(to), view.get("batch.micro_batch")
