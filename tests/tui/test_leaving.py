@@ -113,7 +113,7 @@ def test_the_terminal_names_the_runs_that_continue(tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(FILE)
     running(tmp_path)
     with terminal(tmp_path, "run.yaml") as app:
-        app.sees("run.yaml", "seed")
+        app.sees("run.yaml", "sampling")
         app.press("Escape", "Escape", "Escape")
         app.sees("open a run, a file or a preset")
         app.press("C-q")
