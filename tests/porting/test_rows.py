@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +161,47 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     with whole_folder(target, force=True) as made:
         (made / "a").write_text("2")
     assert {path.name: path.read_text() for path in target.iterdir()} == {"a": "2", "mine": "stays"}
+
+
+def test_a_folder_that_a_killed_process_replaced_in_part_does_not_look_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, replace = tmp_path / "out", Path.replace
+    with whole_folder(target, force=False) as made:
+        (made / "run.sh").write_text("1")
+        (made / "z").write_text("1")
+
+    def killed(path: Path, place: Path) -> Path:
+        if path.name == "z":
+            raise KeyboardInterrupt
+        return replace(path, place)
+
+    monkeypatch.setattr(Path, "replace", killed)
+
+    def again() -> None:
+        with whole_folder(target, force=True, last=("run.sh",)) as made:
+            for name in ("a", "run.sh", "z"):
+                (made / name).write_text("2")
+
+    with pytest.raises(KeyboardInterrupt):
+        again()
+    assert {path.name for path in target.iterdir()} == {"a", "z"}
+
+
+def test_what_killed_processes_left_is_removed_and_what_others_make_stays(tmp_path: Path) -> None:
+    left, fresh = tmp_path / ".out.abc.partial", tmp_path / ".out.def.partial"
+    for folder in (left, fresh):
+        folder.mkdir()
+    os.utime(left, (0, 0))
+    with whole_folder(tmp_path / "out", force=False) as first:
+        os.utime(first, (0, 0))
+        with whole_folder(tmp_path / "out", force=False) as second:
+            (second / "a").write_text("1")
+        assert first.exists()
+        (first / "a").write_text("2")
+        assert not left.exists()
+        assert fresh.exists()
+        shutil.rmtree(tmp_path / "out")
 
 
 def test_an_inspection_tells_types_lengths_duplicates_and_what_no_run_can_use(tmp_path: Path) -> None:
