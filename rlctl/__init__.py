@@ -195,6 +195,7 @@ def port(
     assignments: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
     assume: Mapping[str, str] | None = None,
+    map_data: bool = False,
     force: bool = False,
 ) -> Result:
     """Write a whole run as a folder that another framework runs. No code of the run is executed.
@@ -210,6 +211,7 @@ def port(
         assignments: as for ``convert``.
         environment: as for ``convert``.
         assume: as for ``convert``.
+        map_data: write no rows, but name the columns of the run's own files; refused where the target cannot.
         force: write into a folder that has files.
 
     Returns:
@@ -233,5 +235,5 @@ def port(
     file = "<text>" if "\n" in str(source) else str(source)
     return write_port(
         loaded, report, to, Path(out), file=file, here=Path(folder),
-        plugins=None if plugins is None else Path(plugins), options=facts, force=force,
+        plugins=None if plugins is None else Path(plugins), options=facts, force=force, map_data=map_data,
     )  # fmt: skip

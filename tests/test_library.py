@@ -74,7 +74,7 @@ SURFACE = {
     "check": "source runner cluster dialect overrides assignments",
     "plan": "source cluster runner rows dialect overrides assignments",
     "diff": "first second dialect",
-    "port": "source to out folder plugins dialect overrides assignments environment assume force",
+    "port": "source to out folder plugins dialect overrides assignments environment assume map_data force",
 }
 """The public functions and their arguments: one that goes or is renamed breaks programs of users."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +15,13 @@ from rlctl.common.messages.reasons import said, translated
 
 if TYPE_CHECKING:
     from rlctl.porting.assemble import Result
+
+
+class Rows(StrEnum):
+    """How a ported folder gets its rows."""
+
+    COPY = "copy"
+    MAP = "map"
 
 
 def port(
@@ -37,6 +46,12 @@ def port(
             help="Plug-ins of a Trinity-RFT run, or a ROLL run's workers.",
         ),
     ] = None,
+    data: Annotated[
+        Rows,
+        typer.Option(
+            help="[b]copy[/b] writes rows in the target's columns, [b]map[/b] links the run's files if it can name theirs."
+        ),
+    ] = Rows.COPY,
     force: arguments.Force = False,
     assignments: arguments.Assignments = [],  # noqa: B006 - typer reads it, nothing changes it
     variables: arguments.Variables = [],  # noqa: B006
@@ -93,7 +108,7 @@ def port(
     with data_rows.progress() as seen:
         result = write_port(
             loaded, report, to, out, file=inputs[0], here=Path.cwd(), plugins=plugin_dir, options=options,
-            force=force, seen=seen,
+            force=force, map_data=data is Rows.MAP, seen=seen,
         )  # fmt: skip
     proven = _proven(result, python, responses, tokenizer) if verify else None
     if json:
@@ -111,12 +126,21 @@ def _show(result: Result) -> None:
     from rlctl.porting.rewards import Stub
 
     diagnostics.accounting(result.translation.report)
-    for line in data_rows.lines_of(result.moved, result.folder / "data", "parquet"):
+    for line in _rows(result):
         diagnostics.note(line)
     if isinstance(result.reward, Stub):
         at = f" ({result.reward.at})" if result.reward.at else ""
         diagnostics.note(said("the reward is not ported: {reason}", reason=result.reward.reason + at))
     diagnostics.note(said("wrote {folder}; its README.md says what changes and what to check", folder=result.folder))
+
+
+def _rows(result: Result) -> Iterator[str]:
+    if not result.mapped:
+        yield from data_rows.lines_of(result.moved, result.folder / "data", "parquet")
+        return
+    for each in result.moved.files:
+        target = result.folder / "data" / f"{each.split}.parquet"
+        yield said("{file}: {rows} rows, linked as {target}", file=each.file, rows=each.rows, target=target)
 
 
 def _proven(

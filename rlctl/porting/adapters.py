@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rlctl.common.report_lines import framework
+from rlctl.porting.mapping import Mapped
 from rlctl.porting.rewards import BY_DOMAIN, Ported
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -26,6 +27,32 @@ FUNCTIONS = {
     return {**told, "score": value}""",
 }
 """The function of ``ported_function.py``."""
+MAPPED_FUNCTIONS = {
+    "verl": """def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    added = ("num_turns", "rollout_reward_scores")  # by verl
+    extra_info = {name: value for name, value in (extra_info or {}).items() if name not in added}
+    value, told = reward(plain(@@ROW@@), solution_str, None)
+    return {**told, "score": value}""",
+    "rlctl": """def compute_score(response, answer, source, tag, extra, tokens):
+    value, told = reward(plain(@@ROW@@), response, tokens)
+    return {**told, "score": value}""",
+}
+"""The same where the rows are not written anew: it puts together what the reward reads of a row."""
+COPIED = {
+    "MESSAGES": 'task.raw_task["messages"]',
+    "ROW": 'json.loads(task.raw_task["source_row"])',
+    "IMPORT": "",
+    "PLAIN": "",
+    "JSON": "import json\n",
+}
+MAPPED = {
+    "MESSAGES": "mapped_rows.messages_of(task.raw_task)",
+    "ROW": "mapped_rows.plain(task.raw_task)",
+    "IMPORT": "import mapped_rows  # noqa: E402\n",
+    "PLAIN": "from mapped_rows import plain  # noqa: E402\n",
+    "JSON": "",
+}
+"""How adapters get messages and row, from a copy or from the source's file."""
 ALWAYS = ("row_values", "main_thread")
 ALSO = {"rlctl_reward": ("verl_reward",)}
 """Files of adapters that one imports."""
@@ -49,10 +76,11 @@ def filled(template: str, values: Mapping[str, str]) -> str:
     return text
 
 
-def write_proof(folder: Path, pair: tuple[str, str], reward: Ported) -> None:
+def write_proof(folder: Path, pair: tuple[str, str], reward: Ported, mapped: Mapped | None = None) -> None:
     """``prove.py``: how each side calls the reward, how the target reads the folder, how the source tokenizes prompts."""
     source, target = pair
-    values, asked = {"SOURCE": framework(source)}, "source_any"
+    values = {"SOURCE": framework(source), "PROMPT": repr(mapped.names.prompt if mapped else "prompt")}
+    asked = "source_any"
     if source == "verl" and [part.module for part in reward.parts] == ["verl_reward"]:
         values, asked = {**values, **_of_function(reward)}, "source_verl"
     parts = (asked, f"tokens_{source}", f"load_{target}", f"target_{target}")
@@ -72,10 +100,22 @@ def _of_function(reward: Ported) -> dict[str, str]:
     return {**values, "FUNCTION": repr(part.name), "OVERLONG": repr(reward.overlong)}
 
 
-def write_adapters(folder: Path, pair: tuple[str, str], reward: Ported) -> None:
-    """What the target calls, the table of rewards, and what calls each."""
+def write_adapters(folder: Path, pair: tuple[str, str], reward: Ported, mapped: Mapped | None = None) -> None:
+    """What the target calls, the table of rewards, and what calls each; ``mapped`` if rows are read where they are."""
     source, target = pair
-    values = {"SOURCE": framework(source), "TARGET": framework(target), "FUNCTION": FUNCTIONS.get(target, "")}
+    function = FUNCTIONS.get(target, "")
+    if mapped is not None:
+        function = MAPPED_FUNCTIONS.get(target, "").replace("@@ROW@@", mapped.row)
+        names = {
+            "PROMPT": mapped.names.prompt,
+            "SYSTEM": mapped.names.system_prompt,
+            "SYSTEM_COLUMN": mapped.names.system_key,
+        }
+        write(folder / "mapped_rows.py", filled("mapped_rows.py", {name: repr(value) for name, value in names.items()}))
+    values = {
+        "SOURCE": framework(source), "TARGET": framework(target), "FUNCTION": function,
+        **(COPIED if mapped is None else MAPPED),
+    }  # fmt: skip
     for name, template in ADAPTERS[target].items():
         write(folder / name, filled(f"{template}.py", values))
     modules = dict.fromkeys(part.module for part in reward.parts)

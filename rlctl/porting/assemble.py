@@ -26,6 +26,7 @@ from rlctl.porting.columns import raw_text
 from rlctl.porting.configs import told, with_new_rows, written
 from rlctl.porting.folder import whole_folder
 from rlctl.porting.licences import licences
+from rlctl.porting.mapping import Mapped, check_reward, link_rows
 from rlctl.porting.proof import SEED, expected
 from rlctl.porting.reading import DataFile, data_files
 from rlctl.porting.rewards import Ported, Stub, own_prompts, reward_of
@@ -72,6 +73,8 @@ class Result:
     translation: Translation
     files: tuple[str, ...] = field(default_factory=tuple)
     """In the folder, relative to it."""
+    mapped: bool = False
+    """Whether ``data/`` has links to the files of the run instead of new ones."""
 
     @property
     def whole(self) -> bool:
@@ -98,6 +101,7 @@ def port(
     plugins: Path | None = None,
     options: Mapping[str, str] | None = None,
     force: bool = False,
+    map_data: bool = False,
     seen: Callable[[int], None] = lambda rows: None,
 ) -> Result:
     """Write a run as a folder that another framework runs. Nothing of the run's code is executed.
@@ -112,39 +116,48 @@ def port(
         plugins: the folder of a Trinity-RFT run's plug-ins.
         options: facts that the config lacks, as ``rlctl convert --assume`` states them.
         force: write into a folder that has files.
+        map_data: write no rows: the target reads the files of the run, whose columns the config names.
         seen: called with the number of rows that were read since the last call.
 
     Raises:
-        UsageError: the pair of frameworks or the kind of run is not ported.
+        UsageError: the pair of frameworks or the kind of run is not ported, or the target cannot read the files as they are.
         RunError: the data is not on this machine, or the target cannot express the config.
     """
     name, source = target.partition("@")[0], report.dialect.partition("@")[0]
     _refuse(loaded.config, source, target)
     files = [*_files(loaded.config.data.train, "train", here), *_files(loaded.config.data.eval, "test", here)]
-    with whole_folder(out, force=force) as folder:
+    with whole_folder(out, force=force, last=("run.sh",)) as folder:
         (folder / "data").mkdir()
         sample = _Sample()
-        called = loaded.config.data.train[0].name or ""
-        moved = write_rows(files, name, folder / "data", name=called, seen=seen, taken=sample.take)
+        mapped = None
+        if map_data:
+            moved, mapped = link_rows(files, name, folder / "data", seen=seen, taken=sample.take)
+        else:
+            called = loaded.config.data.train[0].name or ""
+            moved = write_rows(files, name, folder / "data", name=called, seen=seen, taken=sample.take)
         if moved.with_images:
             raise RunError(
                 "rows have images, which a port does not move yet", hint="use rlctl data convert for the rows alone"
             )
         reward = _reward(loaded.config, report, name, sample, plugins, here)
         ported = not isinstance(reward, Stub)
+        if mapped is not None and not isinstance(reward, Stub):
+            check_reward(reward, mapped, name)
         options = {**(options or {}), "dataset_rows": str(moved.splits["train"])}
-        made = written(with_new_rows(loaded, name, ported=ported), report, target, options, ported=ported)
+        made = written(
+            with_new_rows(loaded, name, ported=ported, mapped=map_data), report, target, options, ported=ported
+        )
         write(folder / CONFIGS[name], made.text or "", executable=name == "verl")
-        _write_code(folder, (source, name), reward, sample)
+        _write_code(folder, (source, name), reward, sample, mapped)
         if ported:
             write(folder / "proof" / "expected.json", expected(loaded.config, moved))
-        result = Result(out, made.report.target, moved, reward, made)
+        result = Result(out, made.report.target, moved, reward, made, mapped=map_data)
         write(folder / "README.md", readme(result, file, report, loaded.config.run.name))
         write(folder / "port.json", _recorded(folder, file, report, made, reward))
         names = tuple(sorted(str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()))
     for earlier in {STUB, f"data/{SKIPPED}"} - set(names):  # of a port that this one replaces
         (out / earlier).unlink(missing_ok=True)
-    return Result(out, made.report.target, moved, reward, made, names)
+    return Result(out, made.report.target, moved, reward, made, names, map_data)
 
 
 def _reward(
@@ -247,7 +260,9 @@ class _Sample:
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def _write_code(folder: Path, pair: tuple[str, str], reward: Ported | Stub, sample: _Sample) -> None:
+def _write_code(
+    folder: Path, pair: tuple[str, str], reward: Ported | Stub, sample: _Sample, mapped: Mapped | None
+) -> None:
     """The adapter with the user's files, or the stub; the proof; the launch script and its requirements."""
     _, target = pair
     pin = PINS[target] or f"# ROLL at {ROLL_COMMIT}: git clone https://github.com/alibaba/ROLL"
@@ -260,8 +275,8 @@ def _write_code(folder: Path, pair: tuple[str, str], reward: Ported | Stub, samp
         for path, place in reward.code.files:
             (folder / "source" / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, folder / "source" / place)
-        write_adapters(folder, pair, reward)
-        write_proof(folder, pair, reward)
+        write_adapters(folder, pair, reward, mapped)
+        write_proof(folder, pair, reward, mapped)
         write(folder / "proof" / "rows.jsonl", sample.lines())
         more = [f"# the reward imports {name}" for name in reward.code.packages if name not in ("trinity",)]
         write(folder / "requirements.txt", "\n".join([pin, *more]))
@@ -343,6 +358,11 @@ def _done(result: Result) -> list[str]:
         written=moved.written,
         skipped=moved.skipped,
     )
+    if result.mapped:
+        rows = said(
+            "rows: {rows} read; data/ has links to the files of the run, whose columns the config names",
+            rows=moved.rows,
+        )
     if isinstance(reward, Stub):
         return [rows, said("the reward is not ported: {reason}", reason=reward.reason)]
     copied = ", ".join(f"source/{place}" for _, place in reward.code.files)

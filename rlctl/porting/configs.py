@@ -21,6 +21,9 @@ from rlctl.translation.translate import Translation, translate_loaded
 
 KEPT = ("name", "max_samples", "sampling", "responses_per_prompt", "evaluation_sampling")
 """Fields of a data source that hold for the new files too."""
+COLUMNS = ("prompt_key", "prompt_type", "answer_key", "source_key", "tag_key", "extra_key")
+SYSTEM = ("system_prompt", "system_prompt_key")
+"""Fields that hold for the source's own files; the workflow for Trinity-RFT puts the system message first itself."""
 REWARDS: Mapping[str, dict[str, Any]] = {
     "trinity": {"type": "external", "kind": "ported_run"},
     "roll": {"type": "external", "kind": "ported_worker.PortedRewardWorker"},
@@ -35,18 +38,19 @@ ANCHOR = "${oc.env:PORTED_RUN,.}/"
 _E: KeyPath = ("buffer", "explorer_input")
 
 
-def with_new_rows(loaded: Loaded, target: str, *, ported: bool) -> Loaded:
+def with_new_rows(loaded: Loaded, target: str, *, ported: bool, mapped: bool = False) -> Loaded:
     """The config with the rows of the ported folder, and its reward if that is ported.
 
     Args:
         loaded: the source's config; of several sources of one kind the first stands for all, as their rows are one file.
         target: the framework.
         ported: whether the reward is.
+        mapped: whether the new files are links to the source's, with its columns.
     """
     for kind, split in (("train", "train"), ("eval", "test")):
         sources = getattr(loaded.config.data, kind)
         if sources:
-            loaded = put(loaded, ("data", kind), [_source(sources[0], target, split)], by="rlctl port")
+            loaded = put(loaded, ("data", kind), [_source(sources[0], target, split, mapped=mapped)], by="rlctl port")
     if not ported:
         return loaded
     shaping = loaded.config.algorithm.reward_shaping
@@ -57,10 +61,12 @@ def with_new_rows(loaded: Loaded, target: str, *, ported: bool) -> Loaded:
     return put(loaded, ("rewards",), [{**REWARDS[target], **kept}], by="rlctl port")
 
 
-def _source(source: DataSource, target: str, split: str) -> dict[str, Any]:
-    plain = {key: value for key, value in to_plain(source, sparse=True).items() if key in KEPT}
+def _source(source: DataSource, target: str, split: str, *, mapped: bool) -> dict[str, Any]:
+    every = to_plain(source, sparse=True)
+    kept = KEPT if not mapped else (*KEPT, *COLUMNS) if target == "trinity" else (*KEPT, *COLUMNS, *SYSTEM)
+    plain = {key: value for key, value in every.items() if key in kept}
     layout = LAYOUTS[target]
-    plain |= {"prompt_key": layout.prompt, "answer_key": layout.answer}
+    plain |= {} if mapped else {"prompt_key": layout.prompt, "answer_key": layout.answer}
     if target == "trinity":  # it opens a folder, and finds the split by the file's name
         return {"name": split, **plain, "path": "data", "split": split}
     return {**plain, "path": f"data/{split}.parquet"}

@@ -35,6 +35,8 @@ class Names:
     images: str | None = None
     answers: tuple[str, ...] = field(default_factory=tuple)
     """Columns that are tried if ``answer`` is None."""
+    extra: str | None = None
+    """Column with further values for the reward."""
 
 
 @record
@@ -63,6 +65,7 @@ def names_of(source: DataSource) -> Names:
         source.system_prompt_key,
         source.image_key,
         answers,
+        source.extra_key,
     )
 
 

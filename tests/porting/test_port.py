@@ -9,10 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.main import get_command
@@ -26,7 +28,7 @@ from rlctl.porting.licences import licence_of
 from rlctl.porting.proof import add_to_readme, prove
 from rlctl.porting.rewards import OF_ROLL, Ported, Stub, reward_of
 from rlctl.translation.translate import read_many
-from tests.porting.runs import MINE, PLUGIN, ROWS, write
+from tests.porting.runs import MINE, OWN_ROWS, PLUGIN, ROWS, write
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +41,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.path[:] = path
     for name in set(sys.modules) - known:
         if name.startswith(
-            ("helpers", "ported", "proof_of", "rlctl_rules", "roll", "main_thread", "row_values")
+            ("helpers", "mapped", "ported", "proof_of", "rlctl_rules", "roll", "main_thread", "row_values")
         ) or name.endswith("_reward"):
             del sys.modules[name]
 
@@ -477,3 +479,63 @@ def test_the_folder_for_rlctl_starts_with_a_command_that_there_is(here: Path) ->
     _ported("run.sh", "rlctl")
     [line] = [line for line in Path("out/run.sh").read_text().splitlines() if line.startswith("exec rlctl ")]
     assert line.split()[2] in get_command(app).commands
+
+
+def _parquet() -> None:
+    pq.write_table(pa.Table.from_pylist(ROWS), "rows.parquet")
+    Path("run.sh").write_text(Path("run.sh").read_text().replace("rows.jsonl", "rows.parquet"))
+
+
+@pytest.mark.parametrize("target", ["trinity", "rlctl"])
+def test_rows_that_a_target_can_read_are_linked_with_their_columns_named(here: Path, target: str) -> None:
+    _parquet()
+    result = _ported("run.sh", target, map_data=True, options={"explorer_gpus": "1"})
+    assert (result.mapped, result.moved.written) == (True, 5 + 5)
+    assert Path("out/data/train.parquet").readlink() == here / "rows.parquet"
+    assert "source_row" not in Path("out/config.yaml").read_text()
+    if target == "rlctl":
+        _reward()
+        adapter = _module(Path("out/ported_function.py"), "ported_function")
+        told = adapter.compute_score("boxed 22}", "22", "my/sums", None, ROWS[2]["extra_info"], 3)
+        assert told == {"score": 1.125, "acc": True, "said": "22}"}
+    else:
+        sys.path.insert(0, str(here / "out"))
+        rows = _module(Path("out/mapped_rows.py"), "ported_rows")
+        assert rows.messages_of(ROWS[2]) == ROWS[2]["prompt"]
+        assert rows.plain({**ROWS[2], "when": date(2024, 1, 1)}) == {**ROWS[2], "when": "2024-01-01"}
+
+
+def test_a_run_of_rlctl_with_verls_columns_is_read_by_verl_where_it_is(here: Path) -> None:
+    pq.write_table(pa.Table.from_pylist(ROWS), "own.parquet")
+    columns = "own.jsonl, prompt_key: question, answer_key: result, source_key: kind, extra_key: more"
+    text = Path("own.yaml").read_text().replace(columns, "own.parquet").replace('"sum*"', '"my/sum*"')
+    Path("own.yaml").write_text(text)
+    _ported("own.yaml", "verl", map_data=True)
+    _reward()
+    adapter = _module(Path("out/ported_function.py"), "ported_function")
+    extra = {**ROWS[2]["extra_info"], "num_turns": 2, "rollout_reward_scores": {}}
+    assert adapter.compute_score("my/sums", "\\boxed{22}", "22", extra)["score"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("file", "target", "reason"),
+    [
+        ("run.sh", "roll", "by the column tag"),
+        ("run.sh", "trinity", "no Parquet file"),
+        ("own.yaml", "verl", "no list of messages"),
+        ("trinity.yaml", "verl", "puts a system message first"),
+    ],
+)
+def test_rows_that_a_target_cannot_read_where_they_are_are_refused(
+    here: Path, file: str, target: str, reason: str
+) -> None:
+    if file == "own.yaml":
+        pq.write_table(pa.Table.from_pylist(OWN_ROWS), "own.parquet")
+        Path("own.yaml").write_text(Path("own.yaml").read_text().replace("own.jsonl", "own.parquet"))
+    if file == "trinity.yaml":
+        for path in Path("sums").iterdir():
+            path.unlink()
+        pq.write_table(pa.Table.from_pylist([{"q": "1?", "a": "1"}]), "sums/train.parquet")
+    with pytest.raises(UsageError, match=reason):
+        _ported(file, target, map_data=True, plugins=Path("plugins"))
+    assert not Path("out").exists()
