@@ -79,11 +79,16 @@ def of_checkout(cache: Path) -> tuple[Schemas, Releases]:
     return {kind: {("2026.8", Composition()): [defaults]} for kind, defaults in made.items()}, ROLL
 
 
+OF_THE_SCRIPT = "exp_name"
+"""ROLL's default for it is the name of the script that is started."""
+
+
 def _keys_of_roll(roll: Framework) -> dict[str, Defaults]:
     """The defaults of every key of each pipeline."""
     keys = roll.ask(keys=True)["keys"]
     return {
-        kind: {key: default[0] if default else ABSENT for key, default in own.items()} for kind, own in keys.items()
+        kind: {key: default[0] if default and key != OF_THE_SCRIPT else ABSENT for key, default in own.items()}
+        for kind, own in keys.items()
     }
 
 

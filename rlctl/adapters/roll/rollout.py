@@ -299,7 +299,8 @@ VLLM: list[Rule] = [
         idle=True,
     ),
     Key(f"{S}.enable_expert_parallel", f"{P}expert_parallel_size", False, Experts(), implied=True),
-    Key(f"{S}.gpu_memory_utilization", f"{M}gpu_memory_utilization", 0.9),
+    # written even if it is this default, which is 0.92 in newer releases of vLLM: 0.32.0 config/cache.py, CacheConfig
+    Key(f"{S}.gpu_memory_utilization", f"{M}gpu_memory_utilization", 0.9, always=True),
     Key(f"{S}.max_num_seqs", f"{M}max_num_seqs", None),
     Key(f"{S}.max_num_batched_tokens", f"{M}max_batched_tokens", 8192),
     Key(f"{S}.max_model_len", "model.max_context_tokens", None),

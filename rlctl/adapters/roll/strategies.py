@@ -161,6 +161,37 @@ class Shards(Same):
         return value
 
 
+CHECKPOINTS = Names({"legacy": False, "torch_dist": True})
+
+
+@record
+class Checkpoints(Same):
+    """The format of checkpoints, which ROLL itself sets to ``torch_dist`` where experts are split otherwise than all else.
+
+    2026.8 mcore_adapter/training_args.py, MegatronArguments.__post_init__
+    """
+
+    section: str = ""
+    to: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        given = CHECKPOINTS.read(value, view)
+        experts = view.get(f"{self.section}expert_tensor_parallel_size")
+        if given or experts in (None, view.get(f"{self.section}tensor_model_parallel_size") or 1):
+            return given
+        note = "ROLL sets torch_dist, because expert_tensor_parallel_size is not tensor_model_parallel_size"
+        return Computed(True, note)
+
+    def write(self, value: Any, view: Writing) -> Any:
+        experts = view.get(f"{self.to}.expert_tensor_parallel_size")
+        differs = experts not in (None, ABSENT, view.get(f"{self.to}.tensor_parallel_size"))
+        if value or not differs:
+            return CHECKPOINTS.write(value, view)
+        raise InexpressibleError(
+            "ROLL saves in torch_dist where expert_tensor_parallel_size is not tensor_model_parallel_size"
+        )
+
+
 def named(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_train") -> CustomRule:
     """Which engine a worker runs on: ``strategy_args.strategy_name``."""
     key, config = f"{worker}.strategy_args.strategy_name", f"{worker}.strategy_args.strategy_config"
@@ -310,7 +341,7 @@ def engine(worker: str, to: str, *, infers: bool = False, default: Any = "fsdp2_
                     f"{s}ckpt_format",
                     f"{to}.distributed_checkpointing",
                     unasked("legacy"),
-                    Names({"legacy": False, "torch_dist": True}),
+                    Checkpoints(section=s, to=to),
                     quiet=infers,
                 ),
                 *[Key(f"{s}{name}", f"{to}.ddp.{there}") for name, there in DDP.items()],

@@ -22,6 +22,7 @@ from rlctl.adapters.engine.rules import (
     Out,
     Reading,
     Rule,
+    Same,
     When,
     Writing,
     converted,
@@ -37,6 +38,7 @@ from rlctl.adapters.roll.warmup import ticks, warmup
 from rlctl.adapters.roll.workers import DEEPSPEED, FSDP2, MEGATRON, engine_written, strategy
 from rlctl.common.messages.reasons import said
 from rlctl.common.records import record
+from rlctl.planning.models import read_shape
 
 HF_SCHEDULES = Names(
     {
@@ -374,13 +376,41 @@ def write_types(view: Writing, worker: str, c: str, megatron: bool) -> Iterator[
 # What is given up to save memory
 
 
+@record
+class Reentrant(Same):
+    """Whether the recomputation is reentrant, where null is true for a mixture of experts that Megatron does not train.
+
+    2026.8 models/model_providers.py, load_model
+    """
+
+    worker: str = ""
+
+    def read(self, value: Any, view: Reading) -> Any:
+        key = f"{self.worker}.model_args.gradient_checkpointing_use_reentrant"
+        if view.written(key) and value is not None:
+            return value
+        model = view.get(f"{self.worker}.model_args.model_name_or_path") or view.get("pretrain")
+        if strategy(view, self.worker) in MEGATRON or not _has_experts(model):
+            return False
+        return Computed(True, "ROLL's default for a mixture of experts")
+
+    def write(self, value: Any, view: Writing) -> Any:
+        return Computed(value, how="mapped", always=_has_experts(view.config.model.path), same=True)
+
+
+def _has_experts(model: object) -> bool:
+    """Whether rlctl knows a model, and it is a mixture of experts."""
+    shape = read_shape(model) if isinstance(model, str) and model else None
+    return shape is not None and shape.experts > 0
+
+
 def memory(worker: str, to: str) -> list[Rule]:
     """Memory against time."""
     m, c = f"{worker}.model_args.", f"{to}.memory."
     return [
         *_recompute(worker, to),
-        # 2026.8 models/model_providers.py: null is false, and true for a mixture of experts
-        Key(f"{m}gradient_checkpointing_use_reentrant", f"{c}recompute_reentrant", False, NullReads(False)),
+        # 2026.8 models/model_providers.py, load_model: what null, the default, is for a dense model
+        Key(f"{m}gradient_checkpointing_use_reentrant", f"{c}recompute_reentrant", False, Reentrant(worker=worker)),
         *_padding(worker, to),
         *[
             Dropped(f"{c}{name}", reason, idle=True)

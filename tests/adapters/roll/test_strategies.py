@@ -295,3 +295,30 @@ def test_an_engine_that_generates_has_to_be_named() -> None:
         for name, args in (("none", {"strategy_config": {}}), ("vllm", {"strategy_name": "vllm"}))
     }
     assert ["actor_infer.strategy_args" in keys for keys in told.values()] == [True, False]
+
+
+@pytest.mark.parametrize(("experts", "distributed"), [(None, False), (2, False), (1, True)])
+def test_experts_split_otherwise_are_saved_in_megatrons_distributed_format(experts: Any, distributed: bool) -> None:
+    """2026.8 mcore_adapter/training_args.py, MegatronArguments.__post_init__, whatever ``ckpt_format`` says."""
+    sizes = {"tensor_model_parallel_size": 2, "expert_tensor_parallel_size": experts, "ckpt_format": "legacy"}
+    config, _ = read(**_strategy("megatron_train", **sizes))
+    engine: Any = config.train.engine
+    assert engine.distributed_checkpointing is distributed
+
+
+@pytest.mark.parametrize(
+    ("model", "strategy", "given", "reentrant"),
+    [
+        ("Qwen/Qwen2.5-7B", "fsdp2_train", None, False),
+        ("Qwen/Qwen3-30B-A3B", "fsdp2_train", None, True),
+        ("Qwen/Qwen3-30B-A3B", "fsdp2_train", False, False),
+        ("Qwen/Qwen3-30B-A3B", "megatron_train", None, False),
+    ],
+)
+def test_a_mixture_of_experts_is_recomputed_reentrantly_unless_the_text_says_otherwise(
+    model: str, strategy: str, given: Any, reentrant: bool
+) -> None:
+    """2026.8 models/model_providers.py, load_model; and written so that ROLL reads it the same."""
+    settings = {"actor_train.model_args.gradient_checkpointing_use_reentrant": given, "pretrain": model}
+    config, _ = read(**{**_strategy(strategy), **{key.replace(".", "__"): item for key, item in settings.items()}})
+    assert config.train.memory.recompute_reentrant is reentrant
