@@ -35,6 +35,7 @@ from tests.porting.runs import MINE, OWN_ROWS, PLUGIN, ROWS, write
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with a run of verl and one of Trinity-RFT; modules that adapters import are forgotten at the end."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a port over another within a second may be of the same size
     write(tmp_path)
     known, path = set(sys.modules), list(sys.path)
     yield tmp_path
