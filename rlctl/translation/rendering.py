@@ -59,6 +59,7 @@ def write_out(loaded: Loaded, target: str, options: Mapping[str, str]) -> Outcom
     found = dialect_called(name)
     release = found.release(version)
     form = format_of(found, options.get("format", ""))
+    found.refuse_patch(version, loaded.config)
     file = found.write(loaded, release, options)
     file.name, file.release = name, release
     report = Report(target=f"{name}@{release}")

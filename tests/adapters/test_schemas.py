@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,26 @@ ENGINES = {"fsdp2": "0.3", "megatron": "0.3", "veomni": "0.7", "torchtitan": "0.
 PRESETS = [path for path in sorted((ROOT / "presets").rglob("*.yaml")) if "\nrlctl: 1" in path.read_text()]
 GROUPS = ("engine@", "model@", "optim@")
 """Keys that choose a group of Hydra's instead of standing in a config."""
-UNLISTED = (*RECIPES, *CHOICES)
-"""Keys of recipes and launchers, which no schema holds."""
+REWARDS = ("reward_kwargs.overlong_buffer_cfg.*", "reward_kwargs.max_resp_len")
+DTYPES = ("param_dtype", "reduce_dtype", "buffer_dtype")
+UNLISTED: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys((*RECIPES, *CHOICES), ("0.3", "0.9")),
+    # 0.4.0 trainer/main_ppo.py, load_reward_manager, and workers/reward_manager/dapo.py
+    **{f"reward_model.{key}": ("0.4", "0.7") for key in REWARDS},
+    # 0.8.0 experimental/reward_loop/reward_manager/dapo.py
+    **{f"reward.{key}": ("0.8", "0.9") for key in REWARDS},
+    # 0.3.0 workers/fsdp_workers.py, _build_model_optimizer; 0.7.0 workers/config/engine.py, FSDPEngineConfig, still passes it on
+    **{f"actor_rollout_ref.*.fsdp_config.mixed_precision.{name}": ("0.3", "0.9") for name in DTYPES},
+    **{f"critic.model.fsdp_config.mixed_precision.{name}": ("0.3", "0.9") for name in DTYPES},
+    # 0.6.0 workers/config/engine.py, FSDPEngineConfig
+    **{f"engine.mixed_precision.{name}": ("0.6", "0.9") for name in DTYPES},
+    # 0.4.0 models/mcore/config_converter.py, _get_base_transformer_config: arguments of Megatron's TransformerConfig
+    "actor_rollout_ref.*.megatron.override_transformer_config.*": ("0.4", "0.9"),
+    "critic.megatron.override_transformer_config.*": ("0.4", "0.9"),
+    # 0.3.0 trainer/ppo/ray_trainer.py, _save_checkpoint
+    "trainer.remove_previous_ckpt_in_save": ("0.3", "0.4"),
+}
+"""Keys that no schema holds, with the first and the last series that reads them: of recipes, launchers and classes of workers."""
 
 
 def _leaves(values: Any, path: KeyPath = ()) -> list[KeyPath]:
@@ -41,16 +60,13 @@ def _leaves(values: Any, path: KeyPath = ()) -> list[KeyPath]:
 
 
 def _lacking(values: Any, table: Schema, release: str, composition: Composition) -> list[str]:
-    """The written keys that what is composed lacks, in all of a release's patch releases."""
+    """The written keys that what is composed lacks, in all of a release's patch releases, and that no worker of it reads."""
     found = []
     for leaf in _leaves(values):
         place = tuple("*" if isinstance(part, int) else part for part in leaf)
         known = table.in_composition(place, release, composition) or table.is_free(place, release, composition)
-        if (
-            not known
-            and table.releases(place) is not None
-            and not any(matches(split(name), place) for name in UNLISTED)
-        ):
+        reads = (first <= release <= last for name, (first, last) in UNLISTED.items() if matches(split(name), place))
+        if not known and not any(reads):
             found.append(".".join(map(str, leaf)))
     return found
 
@@ -204,6 +220,19 @@ def test_the_nearest_release_stands_in_for_an_unknown_one(asked: str, release: s
         notes = [item for item in found.findings if item.code == "nearest-release"]
         assert [item.params["release"] for item in notes] == ([release] if release else [])
     assert made.report.target == f"verl@{release or '0.9'}"
+
+
+@pytest.mark.parametrize("engine", ["veomni", "torchtitan", "fsdp2"])
+def test_an_engine_is_refused_for_the_patch_release_that_lacks_it(engine: str) -> None:
+    kind = engine if engine == "fsdp2" else f"verl.{engine}"
+    text = (
+        f"rlctl: 1\nmodel: {{path: m}}\ntrain: {{engine: {{type: {kind}}}}}\ndata: {{train: [{{path: a.parquet}}]}}\n"
+    )
+    assert convert(text, "verl@0.7.1", dialect="rlctl", environment={}).text is not None
+    made = convert(text, "verl@0.7.0", dialect="rlctl", environment={})
+    assert (made.text is None) == (engine != "fsdp2")
+    refused = [item.message for item in made.report.errors]
+    assert refused == ([] if engine == "fsdp2" else [f"verl 0.7.0 has no trainer on {engine}, which 0.7.1 has"])
 
 
 def test_a_line_of_a_schema_says_releases_engines_and_defaults() -> None:

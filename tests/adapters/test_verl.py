@@ -728,3 +728,28 @@ def test_a_key_of_fsdp_that_fsdp2_has_no_use_for_keeps_its_place() -> None:
     values, _ = written(loaded, report, "verl")
     block = values["actor_rollout_ref"]["actor"]["fsdp_config"]
     assert (block["use_orig_params"], block["turbo_config"]) == (True, {"tensor_parallel_size": 2})
+
+
+@pytest.mark.parametrize(("version", "root"), [("0.9", "reward"), ("0.8", "reward"), ("0.7", "reward_model")])
+def test_a_kept_key_goes_to_the_block_that_its_release_reads(version: str, root: str) -> None:
+    """verl 0.8 would put an older block in the place of the whole new one, and lose the penalty with it."""
+    kept = "{verl: {reward_model.reward_kwargs.overlong_buffer_cfg.log: true}}"
+    text = f"rlctl: 1\nmodel: {{path: m}}\n{PENALTY}\nextensions: {kept}\n"
+    loaded, report = read_document(read_yaml(text, "rlctl.yaml"))
+    assert loaded is not None, report.findings
+    values, _ = written(loaded, report, f"verl@{version}")
+    assert values[root]["reward_kwargs"]["overlong_buffer_cfg"]["log"] is True
+    assert values[root]["reward_kwargs"]["overlong_buffer_cfg"]["enable"] is True
+    assert version == "0.7" or "reward_kwargs" not in values.get("reward_model", {})
+
+
+def test_verl_0_3_reads_no_overlong_penalty_and_no_override_of_megatrons_transformer() -> None:
+    engine = "{type: megatron, moe: {grouped_gemm: true}}"
+    text = f"rlctl: 1\nmodel: {{path: m}}\ntrain: {{engine: {engine}}}\n{PENALTY}"
+    loaded, report = read_document(read_yaml(text, "rlctl.yaml"))
+    assert loaded is not None, report.findings
+    values, outcome = written(loaded, report, "verl@0.3")
+    assert "reward_kwargs" not in values.get("reward_model", {})
+    assert "override_transformer_config" not in values["actor_rollout_ref"]["actor"]["megatron"]
+    assert bucket(outcome, "algorithm.reward_shaping.overlong_penalty.factor") is Bucket.UNSUPPORTED
+    assert bucket(outcome, "train.engine.moe.grouped_gemm") is Bucket.UNSUPPORTED

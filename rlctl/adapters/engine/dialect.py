@@ -224,6 +224,13 @@ class Dialect:
         """What a config is composed for that is written."""
         return Composition()
 
+    def refuse_patch(self, asked: str, config: Config) -> None:
+        """Refuse a config that a patch release cannot run although its series can; ``asked`` is a version as ``0.7.0``.
+
+        Raises:
+            TranslationError: it cannot.
+        """
+
     def table_for(self, document: Document, kind: str) -> Table:
         """The table of a kind of file with the defaults of what a document is composed for."""
         return self.tables[kind].composed_for(self.composition(document.values, kind))

@@ -510,7 +510,10 @@ class Writer:
         for name, value in kept.items():
             path = _parsed(name)
             of = ("extensions", self.dialect, name)
-            if release not in (self.table.releases(path) or (release,)):
+            path = self._present(path)
+            note = self.table.note_for(path, self.version)
+            lacks = note is not None and note.kind == "dead" and not note.instead and note.applies(self.version)
+            if lacks or release not in (self.table.releases(path) or (release,)):
                 self.out.fates[of] = WriteOutcome(
                     lost=said(
                         "{framework} {release} has no such key", framework=framework(self.dialect), release=release
@@ -523,8 +526,17 @@ class Writer:
                     continue
                 self.out.origins.remove(defaulted[0])
             put(self.out.values, path, value)
-            self.out.origins.append(OriginEntry(name, Origin.CARRIED, value, "carried"))
-            self.out.fates[of] = WriteOutcome([(name, value)], carried=True)
+            written = dotted(path)
+            self.out.origins.append(OriginEntry(written, Origin.CARRIED, value, "carried"))
+            self.out.fates[of] = WriteOutcome([(written, value)], carried=True)
+
+    def _present(self, path: KeyPath) -> KeyPath:
+        """Where a release reads a key of one block; the place itself, unless a note names another block."""
+        note = self.table.note_for(path, self.version)
+        if note is None or not (note.applies(self.version) and note.instead and note.path[-1] == "**"):
+            return path
+        block = split(note.instead)
+        return (*block[:-1], *path[len(note.path) - 1 :]) if block[-1] == "**" else path
 
 
 def _parsed(name: str) -> KeyPath:

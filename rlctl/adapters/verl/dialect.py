@@ -71,6 +71,9 @@ CONFIGS = {
     "generation": Shipped("generation"),
     "evaluation": Shipped("evaluation"),
 }
+# 0.7.1 trainer/config/actor/veomni_actor.yaml and torchtitan_actor.yaml, trainer/config/engine/torchtitan.yaml
+SINCE_0_7_1 = {("ppo", "veomni"), ("ppo", "torchtitan"), ("sft_engine", "torchtitan")}
+"""Kinds of file with engines that their first release lacks."""
 GROUPS = {"engine": "engine@engine", "optim": "optim@optim", "model": "model@model"}
 RL = Dropped("algorithm.objective.type", "verl's PPO trainer supports only reinforcement learning", "rl")
 OBJECTIVES = Dropped("algorithm.objective.**", "verl's PPO trainer supports only reinforcement learning")
@@ -213,6 +216,19 @@ class Verl(Dialect):
     def composition_of(self, config: Config) -> Composition:
         """The engine of the trained model; verl's asynchronous trainers are written as the usual one."""
         return Composition(launch.composed_as(own_name(config.train.engine.type_name, self.name)))
+
+    def refuse_patch(self, asked: str, config: Config) -> None:
+        """0.7.0 composes no config for two engines of 0.7.1.
+
+        Raises:
+            TranslationError: the config is for one of them.
+        """
+        engine = self.composition_of(config).engine
+        if asked == "0.7.0" and (self.kind_for(config, "0.7"), engine) in SINCE_0_7_1:
+            raise TranslationError(
+                said("verl 0.7.0 has no trainer on {engine}, which 0.7.1 has", engine=engine),
+                hint="write it for 0.7.1 (--to verl@0.7.1), and install that release",
+            )
 
     def is_composed(self, document: Document) -> bool:
         """A composed config has hundreds of keys, interpolations between them, and every block."""

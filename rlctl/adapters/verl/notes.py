@@ -301,8 +301,13 @@ UNSUPPORTED = [
     *carried(
         "the overlong penalty as a separate metric",
         "reward.reward_kwargs.overlong_buffer_cfg.log",
-        "reward_model.reward_kwargs.overlong_buffer_cfg.log",
         "reward_model.overlong_buffer.log",
+    ),
+    # 0.4.0 workers/reward_manager/dapo.py, which 0.3.0 lacks
+    *dead("verl 0.3 has no overlong penalty", "reward_model.reward_kwargs.overlong_buffer_cfg.log", until="0.3"),
+    # 0.4.0 workers/reward_manager/dapo.py
+    *carried(
+        "the overlong penalty as a separate metric", "reward_model.reward_kwargs.overlong_buffer_cfg.log", since="0.4"
     ),
     *unsupported(
         "verl's script composes the config from this option; pass the composed config instead",

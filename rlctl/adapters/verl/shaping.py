@@ -97,7 +97,7 @@ def _manager_key(version: Version) -> str:
 
 def replaces_manager(view: Writing) -> bool:
     """Whether ``dapo`` is written in place of the reward manager, because there is a penalty that only it reads."""
-    return isinstance(view.get(SHAPING), Mapping) and view.get(MANAGER) in SAME_FUNCTION
+    return view.version >= (0, 4) and isinstance(view.get(SHAPING), Mapping) and view.get(MANAGER) in SAME_FUNCTION
 
 
 def _settings(view: Reading) -> tuple[str, str]:
@@ -142,6 +142,10 @@ def _write_overlong(view: Writing) -> Iterator[Out]:
     cfg = f"{root}.overlong_buffer_cfg"
     places = {name: view.to(f"{SHAPING}.{name}") for name in section}
     manager = view.get(MANAGER)
+    if view.version < (0, 4):  # 0.3.0 workers/reward_manager has no dapo.py
+        none = said("verl {version} has no overlong penalty", version=".".join(map(str, view.version)))
+        yield Inexpressible((view.to(SHAPING), *places.values()), none)
+        return
     if manager in DEAF_MANAGERS and manager not in SAME_FUNCTION:
         yield Inexpressible(
             (view.to(SHAPING), *places.values()),

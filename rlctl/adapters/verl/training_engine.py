@@ -169,7 +169,16 @@ def megatron(prefix: str, to: str, like: str = "") -> list[Rule]:
             to,
             "verl",
         ),
-        *overrides(prefix, to, (None, None, None, ["core_attn"]), default=default, like=like, modules=Listed()),
+        *overrides(
+            prefix,
+            to,
+            (None, None, None, ["core_attn"]),
+            default=default,
+            like=like,
+            modules=Listed(),
+            # 0.5.0 workers/megatron_workers.py; 0.4.0 models/mcore/config_converter.py, _get_base_transformer_config
+            since=("0.5", "0.4"),
+        ),
         bridge(
             prefix,
             to,

@@ -54,6 +54,7 @@ def overrides(
     default: Callable[[str, Any], Any] = lambda name, value: value,
     like: str = "",
     modules: Converter = SAME,
+    since: tuple[str, str] = ("", ""),
 ) -> list[Rule]:
     """The overrides of a block: those that have canonical keys, and the rest unchanged.
 
@@ -64,6 +65,7 @@ def overrides(
         default: makes a key's default of its name in the block and the usual one.
         like: the block that this one follows.
         modules: how the names of recomputed modules change.
+        since: the first releases that read overrides of DDP and of the transformer.
     """
     ddp, transformer = "override_ddp_config", "override_transformer_config"
     convert: dict[str, Converter] = {"recompute_granularity": GRANULARITY, "recompute_modules": modules}
@@ -71,15 +73,17 @@ def overrides(
 
     def row(within: str, key: str, field: str, value: Any) -> Key:
         name = f"{within}.{key}"
-        return Key(f"{block}.{name}", f"{to}.{field}", default(name, value), convert.get(key, SAME))
+        first = since[within == transformer]
+        return Key(f"{block}.{name}", f"{to}.{field}", default(name, value), convert.get(key, SAME), since=first)
 
     return [
         *(row(ddp, *each) for each in OVERLAPS),
-        Tree(f"{block}.{ddp}", f"{to}.ddp", but=tuple(key for key, _, _ in OVERLAPS)),
+        Tree(f"{block}.{ddp}", f"{to}.ddp", since[0], but=tuple(key for key, _, _ in OVERLAPS)),
         *(row(transformer, *each) for each in typed),
         Tree(
             f"{block}.{transformer}",
             f"{to}.transformer",
+            since[1],
             but=tuple(key for key, _, _ in typed),
             like=f"{like}.{transformer}" if like else "",
         ),
