@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from rlctl.adapters.engine.dialect import Detection
 from rlctl.adapters.engine.meanings import named
 from rlctl.adapters.engine.reading import unknown_keys
 from rlctl.adapters.engine.rules import CustomRule, Dropped, Key, flat, matches, version_of
-from rlctl.adapters.engine.table import Table
+from rlctl.adapters.engine.table import Table, Tables
 from rlctl.adapters.engine.tree import put
 from rlctl.common.report import Bucket
 from rlctl.config import Config
@@ -150,3 +152,17 @@ def test_a_known_section_that_is_empty_is_no_unknown_key(name: str, whole: bool)
     assert found == []
     leaves = [path for path, _ in document.leaves()]
     assert not list(unknown_keys(table, version_of(release), release, leaves))
+
+
+def test_threads_that_ask_for_a_table_at_once_get_the_same_one() -> None:
+    """Tables are told apart by what they are, as two of the same rules are not one."""
+    both = Barrier(2)
+
+    def make() -> Table:
+        both.wait(10)
+        return Table(())
+
+    tables = Tables({"run": make})
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(lambda _: tables["run"], range(2))
+    assert one is other

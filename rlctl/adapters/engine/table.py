@@ -309,7 +309,7 @@ class Tables(Mapping[str, Table]):
 
     def __getitem__(self, kind: str) -> Table:
         if kind not in self._made:
-            self._made[kind] = self._makers[kind]()
+            self._made.setdefault(kind, self._makers[kind]())  # two threads that ask at once get the same one
         return self._made[kind]
 
     def __iter__(self) -> Iterator[str]:
