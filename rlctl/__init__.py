@@ -110,7 +110,7 @@ def check(
         RlctlError: the source cannot be read at all, or a name is unknown.
     """
     from rlctl.planning.machines import named_cluster
-    from rlctl.translation.checking import RLCTL, Question, checked
+    from rlctl.translation.checking import RLCTL, Question, checked, runner_of
     from rlctl.translation.translate import read_source
 
     def read(*, without_kept: bool) -> tuple[Loaded | None, Report]:
@@ -119,7 +119,7 @@ def check(
         )
 
     loaded, report = read(without_kept=True)
-    runs = runner or report.dialect.partition("@")[0]
+    runs = runner_of(report.dialect, runner)
     if runs == RLCTL:
         loaded, report = read(without_kept=False)
     file = str(source)

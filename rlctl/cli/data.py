@@ -134,7 +134,7 @@ def _lengths(counted: dict[str, dict[int, int]]) -> RenderableType:
     from rich import box
     from rich.table import Table
 
-    from rlctl.runtime.data.histograms import percentile
+    from rlctl.common.numbers import percentile
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for title in ("data-counted", "data-row-count", "data-half", "data-most", "data-longest"):

@@ -211,7 +211,7 @@ def mix(
     [cyan]rlctl data mix math/ code/ --weights 2,1 -n 30000 --seed 7 -o mixed.jsonl[/cyan]
     """
     from rlctl.porting.reading import data_files
-    from rlctl.porting.sampling import mixed, write_mixed
+    from rlctl.porting.sampling import mixed, write_file
 
     if len(sources) < 2:
         raise UsageError("a mix needs at least two files or folders", hint="use rlctl data sample for one")
@@ -220,7 +220,7 @@ def mix(
     files = [data_files(source) for source in sources]
     with data_rows.progress() as seen:
         made, taken, have = mixed(files, shares, rows, seed, seen)
-        write_mixed(made, out, [file for each in files for file in each])
+        write_file(made, out, [file for each in files for file in each])
     for source, count, total in zip(sources, taken, have, strict=True):
         diagnostics.note(said("{file}: {count} of {total} rows", file=source, count=count, total=total))
     diagnostics.note(said("{count} rows written to {file}", count=sum(taken), file=out))

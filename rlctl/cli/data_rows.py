@@ -202,7 +202,7 @@ def sample(
     [cyan]rlctl data sample data/ -n 1000 --seed 7 -o small.parquet[/cyan]
     """
     from rlctl.porting.reading import data_files
-    from rlctl.porting.sampling import sampled, write_sample
+    from rlctl.porting.sampling import sampled, write_file
 
     files = [each for source in sources for each in data_files(source)]
     if out is not None:
@@ -213,7 +213,7 @@ def sample(
         for row in taken:
             output.line(row)
     else:
-        write_sample(taken, out, files[0])
+        write_file(taken, out, files if all(each.path.suffix == ".parquet" for each in files) else ())
         diagnostics.note(said("{count} of {total} rows written to {file}", count=len(taken), total=of, file=out))
 
 

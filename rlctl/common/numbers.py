@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 _MAX_DIGITS = 18
@@ -16,3 +17,13 @@ def natural(text: str) -> int | None:
 def is_number(value: Any) -> bool:
     """Whether a value is a number, and no switch."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def percentile(counts: Mapping[int, int], percent: float) -> int:
+    """The smallest number that at least ``percent`` of all do not exceed, of how often each occurs; 0 if there are none."""
+    total, reached = sum(counts.values()), 0
+    for number, count in sorted(counts.items()):
+        reached += count
+        if reached >= percent / 100 * total:
+            return number
+    return 0

@@ -37,7 +37,7 @@ MAPPED_FUNCTIONS = {
     value, told = reward(plain(@@ROW@@), response, tokens)
     return {**told, "score": value}""",
 }
-"""The same where the rows are not written anew: it puts together what the reward reads of a row."""
+"""The same for ``--data map``: it puts together what the reward reads of a row."""
 COPIED = {
     "MESSAGES": 'task.raw_task["messages"]',
     "ROW": 'json.loads(task.raw_task["source_row"])',

@@ -16,7 +16,7 @@ from rlctl.common.errors import RunError, UsageError
 from rlctl.common.messages.reasons import said
 
 SETTLED = 10
-"""Seconds after which a folder that nobody has locked is left of a killed process, and not one that is just being made."""
+"""Seconds until an unlocked folder counts as left over from a killed process; a new folder is locked within less."""
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from rlctl.common.numbers import percentile
 from rlctl.porting.reading import DataFile, rows_of
 from rlctl.porting.rows import Names, Row, row_of, text_of
 
@@ -42,12 +43,7 @@ class Lengths:
 
     def at(self, percent: float) -> int:
         """The shortest length that this share of the texts does not exceed; 0 without texts."""
-        left = sum(self.counts.values()) * percent / 100
-        for length in sorted(self.counts):
-            left -= self.counts[length]
-            if left <= 0:
-                return length
-        return max(self.counts, default=0)
+        return percentile(self.counts, percent)
 
     def bins(self) -> list[tuple[int, int, int]]:
         """A histogram: shortest and longest length of each bin, and the texts in it; the last bin has the longest hundredth."""

@@ -42,13 +42,13 @@ OF_ROLL = frozenset(
         "roll.distributed.strategy.strategy.TrainStrategy",
     }
 )
-"""What stands for ROLL in ``roll_reward.py``."""
+"""Names of ROLL for which ``roll_reward.py`` has a substitute."""
 OF_TRINITY = frozenset(
     f"trinity.common.rewards{module}.{name}"
     for module in ("", ".reward_fn")
     for name in ("REWARD_FUNCTIONS", "RewardFn")
 )
-"""What stands for Trinity-RFT in ``trinity_reward.py``."""
+"""Names of Trinity-RFT for which ``trinity_reward.py`` has a substitute."""
 SLOW = ("math", "geo3k", "auto")
 """Rules that limit their time by a signal."""
 SIGNALS = ("signal", "math_verify", "timeout_decorator")

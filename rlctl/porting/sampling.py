@@ -47,23 +47,6 @@ def sampled(
     return [row for _, row in sorted(kept, key=lambda item: item[0])], number
 
 
-def write_sample(rows: list[dict[str, Any]], path: Path, like: DataFile) -> None:
-    """Write rows to a file: Parquet with the columns of a file that they are from, else JSON Lines.
-
-    Raises:
-        MissingDependency: pyarrow is needed and not installed.
-    """
-    with replacing(path) as partial:
-        if path.suffix != ".parquet":
-            with partial.open("w", encoding="utf-8") as stream:
-                for row in rows:
-                    print(json.dumps(row, ensure_ascii=False, default=str), file=stream)
-            return
-        pa, parquet = parquet_modules()
-        schema = parquet.read_schema(like.path) if like.path.suffix == ".parquet" else None
-        parquet.write_table(pa.Table.from_pylist(rows, schema), partial)
-
-
 def mixed(
     sources: Sequence[Sequence[DataFile]],
     weights: Sequence[float],
@@ -153,8 +136,13 @@ def _chosen(
             rows -= 1
 
 
-def write_mixed(rows: Iterator[dict[str, Any]], path: Path, files: Sequence[DataFile]) -> None:
+def write_file(rows: Iterable[dict[str, Any]], path: Path, files: Sequence[DataFile] = ()) -> None:
     """Write rows of files to one file, a batch at a time: Parquet with the columns of all of them, else JSON Lines.
+
+    Args:
+        rows: the rows.
+        path: the file to write.
+        files: where the rows are from; without any, Parquet gets the columns of the rows, which are then all held in memory.
 
     Raises:
         RunError: the files have a column of different types, which Parquet cannot hold.
@@ -168,9 +156,12 @@ def write_mixed(rows: Iterator[dict[str, Any]], path: Path, files: Sequence[Data
             return
         pa, parquet = parquet_modules()
         try:
-            schema = pa.unify_schemas([_schema_of(file, pa, parquet) for file in files], promote_options="permissive")
+            rows = rows if files else list(rows)
+            schemas = [_schema_of(file, pa, parquet) for file in files] or [pa.Table.from_pylist(rows).schema]
+            schema = pa.unify_schemas(schemas, promote_options="permissive")
             with parquet.ParquetWriter(partial, schema) as writer:
-                while batch := list(islice(rows, 4 * BATCH)):
+                left = iter(rows)
+                while batch := list(islice(left, 4 * BATCH)):
                     writer.write_table(pa.Table.from_pylist(batch, schema))
         except (pa.ArrowException, TypeError) as error:
             raise RunError(

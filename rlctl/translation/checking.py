@@ -31,6 +31,17 @@ VERIFIED = 10
 """Findings, gravest first, whose suggestions are verified by default: each takes readings of the config."""
 
 
+def runner_of(dialect: str, asked: str = "") -> str:
+    """Who runs a config: who is asked for, else the framework that it is written for.
+
+    Args:
+        dialect: of the config, with or without its release; empty if it could not be read.
+        asked: a runner, or empty.
+    """
+    own = dialect.partition("@")[0]
+    return asked or (own if own in RUNNERS else RLCTL)
+
+
 @record
 class Question:
     """How each file is checked."""

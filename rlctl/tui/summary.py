@@ -163,18 +163,19 @@ def _schedule(config: Config) -> Item:
     if schedule.total_epochs is not None:
         told.append(plural(schedule.total_epochs, later("1 epoch"), later("{count} epochs")))
     length = say(" or ").join(told) or say("as many steps as the data has")
-    evaluates = _evaluates(text_of(schedule.evaluate_every))
+    every = text_of(schedule.evaluate_every)
+    evaluates = evaluation_of(int(every)) if every.isdecimal() else evaluation_of(None if every == NULL else every)
     first = "total_steps" if schedule.total_steps is not None else "total_epochs"
     names = dict.fromkeys((first, "total_steps", "total_epochs", "evaluate_every"))
     return Item(say("schedule"), SEPARATOR.join((length, evaluates)), tuple(("schedule", name) for name in names))
 
 
-def _evaluates(every: str) -> str:
-    """When a run evaluates, of an interval as text: a bare number counts steps."""
-    if every == NULL:
+def evaluation_of(every: int | str | None) -> str:
+    """How often a run evaluates: every so many steps, in an interval such as ``1 epoch``, or never."""
+    if not every:
         return say("never evaluates")
-    if every.isdecimal():
-        return plural(int(every), later("evaluates every step"), later("evaluates every {count} steps"))
+    if isinstance(every, int):
+        return plural(every, later("evaluates every step"), later("evaluates every {count} steps"))
     return say("evaluates every {interval}").format(interval=in_words(every))
 
 

@@ -7,7 +7,6 @@ ZH: dict[str, str] = {
     # the plan
     "Fit": "调整",
     "Make the changes with which the config fits": "改成放得下的配置",
-    "the plan proposes no change": "计划没有建议的修改",
     "memory of a device, as {framework} runs it": "每个设备的显存（由 {framework} 运行时）",
     # the first page of a config
     "summary": "概览",

@@ -155,7 +155,7 @@ def test_a_known_section_that_is_empty_is_no_unknown_key(name: str, whole: bool)
 
 
 def test_threads_that_ask_for_a_table_at_once_get_the_same_one() -> None:
-    """Tables are told apart by what they are, as two of the same rules are not one."""
+    """A table is compared by identity: two tables with the same rules are different tables."""
     both = Barrier(2)
 
     def make() -> Table:

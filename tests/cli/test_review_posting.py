@@ -162,7 +162,7 @@ def test_a_run_for_a_fork_comments_on_the_pull_request_with_its_head(
     assert "no open pull request" in told
 
 
-def test_the_text_of_a_fork_is_bounded_and_calls_nobody(forge: Forge, review: Path, tmp_path: Path) -> None:
+def test_the_text_of_a_fork_is_bounded_and_mentions_no_user(forge: Forge, review: Path, tmp_path: Path) -> None:
     review.write_text(f"{MARKER}\n@team `@code` ![x](http://e/x.png) <img src=x> <details>\n/close\n" + "x" * 300_000)
     post(review, _github(forge, tmp_path))
     [body] = [comment["body"] for comment in forge.comments]

@@ -18,7 +18,7 @@ from rlctl.porting.folder import whole_folder
 from rlctl.porting.inspecting import inspected
 from rlctl.porting.reading import data_files, rows_of
 from rlctl.porting.rows import Names, Row, guessed, row_of
-from rlctl.porting.sampling import mixed, sampled, shares, write_mixed
+from rlctl.porting.sampling import mixed, sampled, shares, write_file
 from rlctl.porting.writing import write_rows
 
 VERL: list[dict[str, Any]] = [
@@ -247,8 +247,8 @@ def test_a_mix_keeps_its_shares_and_takes_no_row_twice(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"b\.jsonl has 12 rows, and its share is 20"):
         mixed(sources, [1, 1], 40, seed=0)
     files = [file for each in sources for file in each]
-    write_mixed(iter(made), tmp_path / "m.parquet", files)
+    write_file(iter(made), tmp_path / "m.parquet", files)
     assert pq.read_table(tmp_path / "m.parquet").to_pylist() == [{"a": None, "b": None, **row} for row in made]
     (tmp_path / "b.jsonl").write_text('{"a": "text"}\n')
     with pytest.raises(RunError, match="different types"):
-        write_mixed(iter(made), tmp_path / "n.parquet", files)
+        write_file(iter(made), tmp_path / "n.parquet", files)

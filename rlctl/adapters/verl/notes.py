@@ -303,7 +303,7 @@ UNSUPPORTED = [
         "reward.reward_kwargs.overlong_buffer_cfg.log",
         "reward_model.overlong_buffer.log",
     ),
-    # 0.4.0 workers/reward_manager/dapo.py, which 0.3.0 lacks
+    # 0.4.0 workers/reward_manager/dapo.py; 0.3.0 has no such file
     *dead("verl 0.3 has no overlong penalty", "reward_model.reward_kwargs.overlong_buffer_cfg.log", until="0.3"),
     # 0.4.0 workers/reward_manager/dapo.py
     *carried(

@@ -143,8 +143,7 @@ def _write_overlong(view: Writing) -> Iterator[Out]:
     places = {name: view.to(f"{SHAPING}.{name}") for name in section}
     manager = view.get(MANAGER)
     if view.version < (0, 4):  # 0.3.0 workers/reward_manager has no dapo.py
-        none = said("verl {version} has no overlong penalty", version=".".join(map(str, view.version)))
-        yield Inexpressible((view.to(SHAPING), *places.values()), none)
+        yield Inexpressible((view.to(SHAPING), *places.values()), "verl 0.3 has no overlong penalty")
         return
     if manager in DEAF_MANAGERS and manager not in SAME_FUNCTION:
         yield Inexpressible(

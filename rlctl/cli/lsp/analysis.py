@@ -19,7 +19,7 @@ from rlctl.common.report import Finding, Fix, Level, Report, finding
 from rlctl.config import Loaded, put
 from rlctl.documents import parse_dotted
 from rlctl.editing.saving import edited_text, gathered, with_own_value
-from rlctl.translation.checking import Question, checked
+from rlctl.translation.checking import Question, checked, runner_of
 from rlctl.translation.translate import is_unlike_all, read_input
 
 FIXES = 3
@@ -195,7 +195,7 @@ def analyse(
             loaded, report = _read(content, name, without_kept=False)
     except RlctlError as error:
         return _unreadable(text, name, runner, error, before)
-    asks = runner or found or "rlctl"
+    asks = runner_of(found, runner)
     question = Question(runner=asks, tries_values=tries_values, most=None)
     result = checked(loaded, report, question, name, content)
     made = Analysis(text, name, runner, loaded, result.report, list(result.report.findings), is_read=loaded is not None)

@@ -17,7 +17,7 @@ from rlctl import __version__
 from rlctl.adapters import dialect
 from rlctl.adapters.engine.rules import Absent, DefaultFrom, version_of
 from rlctl.adapters.engine.schema import Composition
-from rlctl.adapters.engine.table import Table
+from rlctl.adapters.engine.table import TO_BE_SET, Table
 from rlctl.adapters.engine.tree import put
 from rlctl.cli.lsp import keys
 from rlctl.cli.lsp.analysis import Analysis
@@ -34,8 +34,6 @@ from rlctl.documents.paths import PLAIN
 
 FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rlctl" / "defaults"
 """Of the files that are written here."""
-TO_BE_SET = "???"
-"""The value of a key without a default that says something."""
 
 
 def is_written_here(name: str) -> bool:

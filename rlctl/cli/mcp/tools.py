@@ -65,11 +65,10 @@ def check(
     reward code, data columns. Each finding has level, code, key, file, line, message, hint (what to change) and, where one is
     known, fixes: a key of the file with values that were checked (none: remove the key). Nothing is started. Check again after
     each edit; no findings of level error or warning means that what is listed in "checked" is fine."""
-    from rlctl.translation.checking import RLCTL, RUNNERS, Question, checked
+    from rlctl.translation.checking import RLCTL, Question, checked, runner_of
 
     loaded, report = _read(file, overrides, assignments, format, variables)
-    name = report.dialect.partition("@")[0]
-    runs = runner or (name if name in RUNNERS else RLCTL)
+    runs = runner_of(report.dialect, runner or "")
     machines = arguments.cluster_of(cluster) if cluster else None
     question = Question(
         dialect=format or None, assignments=assignments, variables=variables, cluster=machines, runner=runs, most=None

@@ -21,7 +21,7 @@ from rlctl.common.records import record
 from rlctl.common.report import Bucket, Finding, Level, Report, finding
 from rlctl.config import Loaded, stages_of
 from rlctl.planning.arithmetic import Cluster
-from rlctl.translation.checking import RLCTL, RUNNERS, Question, checked
+from rlctl.translation.checking import RLCTL, Question, checked, runner_of
 from rlctl.translation.difference import Difference, compare
 
 MOST_CONFIGS = 100
@@ -324,18 +324,18 @@ def _is_derived(item: Difference, lines: Mapping[str, frozenset[int]]) -> bool:
 
 
 def _uncompared(before: Reading | None, after: Reading | None) -> tuple[str, ...]:
-    """Keys that are new or gone and have no meaning that could be compared."""
-    names = [
+    """Keys that are new, gone or have another value, and have no meaning that could be compared."""
+    if before is None or after is None:
+        return ()
+    old, new = (
         {
-            f"{entry.key} = {entry.value}"
-            for entry in (each.report.accounting if each is not None else ())
+            (entry.key, str(entry.value))
+            for entry in each.report.accounting
             if entry.bucket in (Bucket.UNKNOWN, Bucket.UNSUPPORTED)
         }
         for each in (before, after)
-    ]
-    if before is None or after is None:
-        return ()
-    return tuple(sorted({told.partition(" = ")[0] for told in names[0] ^ names[1]}))
+    )
+    return tuple(sorted({key for key, _ in old ^ new}))
 
 
 def _without(found: Iterable[Finding], known: Iterable[Finding]) -> list[Finding]:
@@ -363,8 +363,7 @@ def _read(tree: Path, file: str, asked: Asked, *, tries_values: bool) -> Reading
     with isolated(tree):
         try:
             loaded, report = read_many([file])
-            name = report.dialect.partition("@")[0]
-            runner = asked.runner or (name if name in RUNNERS else RLCTL)
+            runner = runner_of(report.dialect, asked.runner)
             if runner != RLCTL:
                 loaded, report = read_many([file], without_kept=True)
         except RlctlError as error:

@@ -350,6 +350,3 @@ def _foot(review: Review) -> str:
     told.append(text("review-cluster", cluster=code(review.cluster)) if review.cluster else text("review-no-cluster"))
     told.append(text("review-scope"))
     return f"\n<sub>{'<br>'.join(told)}</sub>"
-
-
-__all__ = ["Links", "code", "comment", "prose"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping
 
 from rlctl.runtime.data.lengths import measured
 from rlctl.runtime.data.open import DataSpec
@@ -40,16 +39,6 @@ def histograms(spec: DataSpec) -> dict[str, Histogram]:
         for row in load_source(each, key=key):
             characters[sum(len(text_of(row.get(column))) for column in columns if column)] += 1
     return {f"{of}_tokens": _ascending(tokens), f"{of}_characters": _ascending(characters)}
-
-
-def percentile(histogram: Mapping[int, int], percent: float) -> int:
-    """The shortest length that at least ``percent`` of all rows do not exceed."""
-    total, reached = sum(histogram.values()), 0
-    for length, count in sorted(histogram.items()):
-        reached += count
-        if reached >= percent / 100 * total:
-            return length
-    return 0
 
 
 def _ascending(counts: Counter[int]) -> Histogram:

@@ -25,6 +25,7 @@ from rlctl.tui.dialogs.facts import in_app
 from rlctl.tui.language import padded, plural, say
 from rlctl.tui.navigation import navigation
 from rlctl.tui.panes.editor import EditorPane
+from rlctl.tui.summary import evaluation_of
 from rlctl.tui.widgets.batch_flow import boxes, in_boxes, name_of, notes, unit_of
 from rlctl.tui.widgets.rack import Tile, bar_of, legend, looks
 from rlctl.tui.widgets.rack import node as rack_node
@@ -61,12 +62,14 @@ class PlanPane(EditorPane):
     def take(self, found: Any) -> None:
         self._found, self._changes = found
         self._draw()
+        self.refresh_bindings()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """There has to be a change that makes the config fit."""
+        return action != "fit" or bool(self._changes)
 
     def action_fit(self) -> None:
-        if self._changes:
-            self.post_message(self.Apply(self._changes))
-        else:
-            self.notify(say("the plan proposes no change"))
+        self.post_message(self.Apply(self._changes))
 
     def on_resize(self) -> None:
         self._draw()
@@ -244,9 +247,7 @@ def _schedule(stage: StagePlan, limits: Limits) -> str:
     return " · ".join(
         (
             length,
-            plural(evaluates, later("evaluates every step"), later("evaluates every {count} steps"))
-            if evaluates
-            else say("never evaluates"),
+            evaluation_of(evaluates),
             plural(saves, later("saves every step"), later("saves every {count} steps"))
             if saves
             else say("never saves"),

@@ -335,6 +335,7 @@ class EditorScreen(EditorPort):
         """The fields that are wanted, in place of those that were."""
         searching = self.query_one("#search").display
         self.set_class(self.section == SUMMARY and not searching, "-summary")
+        self._show_summary()
         async with self._one_form:
             wanted, folded = self._wanted()
             self._form_of = below = () if searching else self.section
@@ -504,7 +505,9 @@ class EditorScreen(EditorPort):
         self._show_title()
 
     def _show_summary(self) -> None:
-        """The first page, as the config is now."""
+        """The first page, as the config is now, where it is in sight."""
+        if not self.has_class("-summary"):
+            return
         found = causes(self.query_one(FindingsPane).findings) if self._is_checked else None
         self.query_one(Summary).show(State(self.session.config, self.views, self._flow[:FLOWS], found))
 

@@ -34,7 +34,7 @@ SPARE_LINES = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SummaryLine:
     """What a line shows, and where it leads: to a field, or to one of the panes beside the form."""
 
     text: Content
@@ -63,7 +63,7 @@ class Summary(OptionList):
     class Picked(Message):
         """A person wants to edit what a line says, or to read the pane that it is about."""
 
-        def __init__(self, line: Line) -> None:
+        def __init__(self, line: SummaryLine) -> None:
             self.line = line
             super().__init__()
 
@@ -77,7 +77,7 @@ class Summary(OptionList):
     def __init__(self) -> None:
         super().__init__(id="summary")
         self._state: State | None = None
-        self._listed: list[Line] = []
+        self._listed: list[SummaryLine] = []
 
     def show(self, state: State) -> None:
         """Show a config."""
@@ -113,7 +113,7 @@ class Summary(OptionList):
             self.post_message(self.Looked(path))
 
 
-def _fields(state: State, size: Size) -> list[Line]:
+def _fields(state: State, size: Size) -> list[SummaryLine]:
     """The items of the config, and after its objective the flow of the batch."""
     changed = [view.path for view in state.views if view.changed]
     found = list(items(state.config))
@@ -122,11 +122,15 @@ def _fields(state: State, size: Size) -> list[Line]:
     for item in found:
         is_set = any(path[: len(own)] == own for own in item.paths for path in changed)
         value = Content.styled(item.text, "$primary" if is_set else "$text-muted")
-        lines.append(Line(_named(item.name, value.truncate(size.width - room, ellipsis=True), room), item.paths[0]))
+        lines.append(
+            SummaryLine(_named(item.name, value.truncate(size.width - room, ellipsis=True), room), item.paths[0])
+        )
     for name, boxes in reversed(state.flow):
         told = say("batch") if len(state.flow) == 1 else f"{say('batch')} {name}"
         is_tall = len(state.flow) == 1 and size.height - len(found) > SPARE_LINES
-        lines.insert(AFTER, Line(_flow(told, boxes, room, size.width, is_tall=is_tall), ("batch", "prompts_per_step")))
+        lines.insert(
+            AFTER, SummaryLine(_flow(told, boxes, room, size.width, is_tall=is_tall), ("batch", "prompts_per_step"))
+        )
     return lines
 
 
@@ -145,21 +149,21 @@ def _named(name: str, value: Content, room: int) -> Content:
     return Content("\n").join(lines)
 
 
-def _set(views: Sequence[FieldView]) -> list[Line]:
+def _set(views: Sequence[FieldView]) -> list[SummaryLine]:
     """How many fields are not what they are by default; all of them are in the difference."""
     changed = sum(view.changed for view in views)
     one, many = later("1 of {total} fields is set"), later("{count} of {total} fields are set")
     told = say(one if changed == 1 else many).format(count=changed, total=len(views))
-    return [Line(Content.styled(f"• {told}", "$text-muted"), tab="diff")]
+    return [SummaryLine(Content.styled(f"• {told}", "$text-muted"), tab="diff")]
 
 
-def _found(causes: Sequence[Cause] | None, width: int, most: int) -> list[Line]:
+def _found(causes: Sequence[Cause] | None, width: int, most: int) -> list[SummaryLine]:
     """The gravest findings in so many lines, the last of which says how many there are more."""
     if causes is None:
         return []
     grave = [cause for cause in causes if cause.level is not Level.NOTE]
     if not grave:
-        return [Line(Content.styled(say("✓ no problems"), "$success"), tab="findings")]
+        return [SummaryLine(Content.styled(say("✓ no problems"), "$success"), tab="findings")]
     lines = []
     for cause in grave[: most if len(grave) <= most else max(1, most - 1)]:
         mark, style = ("✗", "$error bold") if cause.level is Level.ERROR else ("!", "$warning bold")
@@ -168,8 +172,8 @@ def _found(causes: Sequence[Cause] | None, width: int, most: int) -> list[Line]:
         text = Content.assemble(
             (f"{mark} ", style), Content(told.partition("\n")[0]).truncate(width - 2, ellipsis=True)
         )
-        lines.append(Line(text, tab="findings"))
+        lines.append(SummaryLine(text, tab="findings"))
     if (more := len(grave) - len(lines)) > 0 and most > 1:
         told = plural(more, later("  and 1 more"), later("  and {count} more"))
-        lines.append(Line(Content.styled(told, "$text-muted"), tab="findings"))
+        lines.append(SummaryLine(Content.styled(told, "$text-muted"), tab="findings"))
     return lines
