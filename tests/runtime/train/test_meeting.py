@@ -32,6 +32,7 @@ def test_an_offered_port_is_taken_and_is_where_workers_meet() -> None:
     try:
         join(0, 2, "127.0.0.1", port, timeout=60)
         assert (dist.get_rank(), dist.get_world_size()) == (0, 2)
+        assert second.wait(60) == 0, "the first has to stay until it has joined: it serves the store of both"
     finally:
         leave()
-        assert second.wait(60) == 0
+        second.kill()
