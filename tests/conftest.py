@@ -36,7 +36,18 @@ CLUSTER = ("ray", "gpu")
 LONG = ("runtime", "tui")
 """Folders of tests that take seconds each: not left for the end, when the other processes have nothing to do."""
 HERE = Path(__file__).parent
-freeze = gc.freeze  # tests put other functions in its place
+freeze, _unfreeze = gc.freeze, gc.unfreeze  # tests put other functions in their place
+_thawed = False
+"""Whether a run that ended, or a page of the app, has the garbage collector search everything again."""
+
+
+def _noted_unfreeze() -> None:
+    global _thawed
+    _thawed = True
+    _unfreeze()
+
+
+gc.unfreeze = _noted_unfreeze  # to count what is frozen takes a third of a second: too long after every test
 
 
 def _needs_cluster(item: pytest.Item) -> bool:
@@ -78,7 +89,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_runtest_teardown() -> None:
-    if not gc.get_freeze_count():  # a run that ended here, or a page of the app, has it searched again
+    global _thawed
+    if _thawed:
+        _thawed = False
         freeze()
 
 

@@ -833,9 +833,9 @@ def test_findings_point_into_the_file(good: dict[str, Any], tmp_path: Path) -> N
 def test_a_config_for_1024_gpus_is_checked_within_2_seconds(good: dict[str, Any]) -> None:
     roles = {"policy": {"devices": list(range(512))}, "rollout": {"devices": list(range(512, 1024))}}
     config = config_from(over(good, {"placement": {"nodes": 128, "layout": "explicit", "roles": roles}}))
-    started = time.perf_counter()
+    started = time.process_time()
     check(config, cluster=Cluster(128, 8, "cuda", gpu="H100"))
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_the_page_of_messages_has_every_code() -> None:

@@ -99,7 +99,7 @@ def test_what_is_no_override_is_refused(text: str, message: str) -> None:
     assert caught.value.at == Location("command line", 2)
     assert caught.value.hint
     assert len(str(caught.value)) < 600
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 30
 
 
 APPLIED = [

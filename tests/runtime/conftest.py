@@ -81,6 +81,7 @@ def no_orphans() -> Iterator[None]:
     os.environ[SESSION_MARK] = mark
     yield
     del os.environ[SESSION_MARK]
+    gc.unfreeze()  # what is frozen is not collected
     gc.collect()
     deadline = time.monotonic() + 20
     while (left := _left(mark)) and time.monotonic() < deadline:

@@ -27,7 +27,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("compute", "recompute"), [("float32", True), ("float32", False), ("bfloat16", False)])
+BFLOAT16 = pytest.param("bfloat16", False, marks=pytest.mark.soak)
+"""Minutes on a processor that has no instructions for it."""
+
+
+@pytest.mark.parametrize(("compute", "recompute"), [("float32", True), ("float32", False), BFLOAT16])
 def test_a_step_on_cpu_allocates_what_is_estimated(folder: Path, two: Workers, compute: str, recompute: bool) -> None:
     config = config_from(
         {
