@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from .skips import pytest_collectreport, pytest_runtest_logreport, pytest_sessionfinish  # noqa: F401
+pytest_plugins = ["tests.skips", "tests.again"]
 
 settings.register_profile("repeat", derandomize=True, deadline=None)
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=20)

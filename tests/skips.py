@@ -46,6 +46,11 @@ _skipped: dict[str, str] = {}
 """Of each test and file that was skipped, why."""
 
 
+def skipped_unexpectedly() -> set[str]:
+    """The reasons of this run that nobody expects."""
+    return set(unexpected(_skipped.values()))
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     _note_skip(report)
 
@@ -64,7 +69,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """In CI a test that skips for a reason that nobody expects fails the run."""
     if hasattr(session.config, "workerinput") or not os.environ.get("CI"):
         return
-    wrong = set(unexpected(_skipped.values()))
+    wrong = skipped_unexpectedly()
     if wrong and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     for test in (test for test, reason in _skipped.items() if reason in wrong):
