@@ -183,6 +183,13 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
                 await process.wait()
 
 
+def _has_ended(launch: asyncio.Task[asyncio.subprocess.Process]) -> bool:
+    """Whether a process has to be launched again."""
+    if not launch.done():
+        return False
+    return launch.cancelled() or launch.exception() is not None or launch.result().returncode is not None
+
+
 def _shown(text: str) -> str:
     return without_secrets(text.strip()[-SHOWN_CHARACTERS:]) or "(it printed nothing)"
 
@@ -266,9 +273,8 @@ class Function:
 
     def __init__(self, path: str, name: str, args: Mapping[str, Any], *, where: str) -> None:
         self._path, self._name, self._args, self._where = path, name, args, where
-        self._process: asyncio.subprocess.Process | None = None
+        self._launch: asyncio.Task[asyncio.subprocess.Process] | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._starting = asyncio.Lock()
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[int]] = {}
         self._errors = b""
@@ -303,35 +309,42 @@ class Function:
             process.stdin.write(json.dumps(message).encode() + b"\n")
 
     async def _started(self, base_url: str, session: Session) -> asyncio.subprocess.Process:
-        async with self._starting:
-            if self._process is not None and self._process.returncode is None:
-                return self._process
-            # The modules beside program_child.py must not hide those beside the program.
-            child = own_python.file(program_child.__file__, self._path, self._name)
-            process = await asyncio.create_subprocess_exec(
-                *own_python.bare(str(REAPER), "--", *child),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env=variables(base_url, session, {}),
-                limit=LINE_BYTES,
+        """The process, started by the first trajectory that needs it and not stopped by the time limit of any."""
+        if self._launch is None or _has_ended(self._launch):
+            self._launch = asyncio.create_task(self._launched(base_url, session))
+        return await asyncio.shield(self._launch)
+
+    async def _launched(self, base_url: str, session: Session) -> asyncio.subprocess.Process:
+        # The modules beside program_child.py must not hide those beside the program.
+        child = own_python.file(program_child.__file__, self._path, self._name)
+        process = await asyncio.create_subprocess_exec(
+            *own_python.bare(str(REAPER), "--", *child),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=variables(base_url, session, {}),
+            limit=LINE_BYTES,
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        errors = asyncio.create_task(self._keep_errors(process.stderr))
+        try:
+            is_ready = bool(await process.stdout.readline())
+        except asyncio.CancelledError:
+            await _ended(process)
+            raise
+        if not is_ready:
+            await errors
+            raise RunError(
+                said(
+                    "{where} cannot be imported:\n{errors}",
+                    where=self._where,
+                    errors=_shown(self._errors.decode(errors="replace")),
+                ),
+                hint=said("run python {path} to see why", path=quoting.word(self._path)),
             )
-            assert process.stdout is not None
-            assert process.stderr is not None
-            errors = asyncio.create_task(self._keep_errors(process.stderr))
-            if not await process.stdout.readline():
-                await errors
-                raise RunError(
-                    said(
-                        "{where} cannot be imported:\n{errors}",
-                        where=self._where,
-                        errors=_shown(self._errors.decode(errors="replace")),
-                    ),
-                    hint=said("run python {path} to see why", path=quoting.word(self._path)),
-                )
-            self._process = process
-            self._reading = asyncio.create_task(self._read(process))
-            return process
+        self._reading = asyncio.create_task(self._read(process))
+        return process
 
     async def _keep_errors(self, pipe: asyncio.StreamReader) -> None:
         while data := await pipe.read(KEPT_BYTES):
@@ -353,8 +366,10 @@ class Function:
 
     async def close(self) -> None:
         """End the process and all calls."""
-        if self._process is not None:
-            await _ended(self._process)
+        if self._launch is not None:
+            self._launch.cancel()  # where it has not ended
+            with suppress(asyncio.CancelledError, RunError, OSError):
+                await _ended(await self._launch)
         if self._reading is not None:
             self._reading.cancel()
 

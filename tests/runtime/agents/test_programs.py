@@ -29,6 +29,7 @@ from tests.runtime.agents import made
 from tests.runtime.agents.made import call, config_of, generated, ids, prompt, saying
 from tests.runtime.conftest import Task
 from tests.runtime.local import run_here
+from tests.waiting import until
 
 LONG = 120.0
 PROGRAM = '''
@@ -361,6 +362,37 @@ def test_a_program_ends_at_its_time_limit(ran: Run, tmp_path: Path) -> None:
     assert (response.stop, response.text, response.failure) == ("time", "1", "")
     response, _ = ran("sleeps", saying(), **limited)
     assert response.failure == "timeout: it made no call of the model within time_limit of the agent"
+
+
+def test_a_program_that_loads_slowly_is_started_once(tmp_path: Path) -> None:
+    """Trajectories whose time is over before it has loaded leave the process to those that come after."""
+    file, starts = tmp_path / "slow.py", tmp_path / "starts"
+    file.write_text(f"""
+import os, time
+from pathlib import Path
+
+if "OPENAI_BASE_URL" in os.environ:  # not where the file is only looked at
+    with Path({str(starts)!r}).open("a") as file:
+        print("started", file=file)
+    while not Path({str(tmp_path / "go")!r}).exists():
+        time.sleep(0.1)
+
+def solve(row):
+    return {{"text": "done"}}
+""")
+    program = {"type": "python", "path": str(file), "function": "solve"}
+    config = config_of({"type": "program", "program": program, "time_limit": 0.5, "on_failure": "drop_response"})
+    with looping(config) as loop:
+        for ticket in range(1, 4):
+            response, _ = run(loop, saying(), request_of(), ticket)
+            assert response.failure.startswith("timeout")
+        until(starts.exists, "the program is not started")
+        (tmp_path / "go").touch()
+        ended = run(loop, saying(), request_of(), 4)[0].failure
+        while ended.startswith("timeout"):
+            ended = run(loop, saying(), request_of(), 5)[0].failure
+    assert ended.startswith("no_call")
+    assert starts.read_text().splitlines() == ["started"]
 
 
 def test_a_token_opens_the_trajectory_that_it_was_made_for_and_only_while_it_runs(ran: Run, tmp_path: Path) -> None:
