@@ -215,6 +215,28 @@ def test_what_it_refuses_of_plugins(
     assert any(words in message for _, message in told) if words else told == []
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("gsm8k_scores", "which neither Trinity nor a file in plugins registers"),
+        ("maths_reward", "which Trinity does not register"),
+        ("rm_gallery_reward", "which Trinity registers until 0.5"),
+        ("accuracy_reward", ""),
+        ("mine", ""),
+    ],
+)
+def test_a_reward_function_is_one_that_something_registers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / PLUGIN).write_text("@REWARD_FUNCTIONS.register_module('mine')\nclass Mine(RewardFn): ...\n")
+    told = _told({"buffer": {"explorer_input": {"taskset": {"default_reward_fn_type": name}}}}, DATA="org/data")
+    found = [message for _, message in told if "register" in message]
+    assert len(found) == bool(words)
+    assert all(words in message for message in found)
+
+
 @pytest.mark.parametrize(("release", "is_known"), [("0.4", False), ("0.5", True), ("0.6", True)])
 def test_a_workflow_is_known_from_its_release_on(release: str, is_known: bool) -> None:
     text = yaml.safe_dump(over(yaml.safe_load(ACCEPTED), yaml.safe_load(SET % "sudoku_workflow")))

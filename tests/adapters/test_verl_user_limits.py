@@ -15,7 +15,7 @@ from rlctl.documents import read_yaml, write_yaml
 from rlctl.planning.parquet_footer import parquet_texts
 from rlctl.translation.acceptance import findings_of
 from rlctl.translation.translate import read, read_document
-from tests.adapters.refused import VERL, A, R, changed, tree
+from tests.adapters.refused import CRITIC, VERL, A, R, changed, tree
 
 KEY, SOURCES, IMAGES = "custom_reward_function.path", "data.train_files", "data.image_key"
 CORRECTION = "algorithm.rollout_correction"
@@ -160,6 +160,45 @@ SFT = {"data.train_files": "/data/a.parquet", "data.micro_batch_size_per_gpu": 4
 def test_a_batch_of_the_sft_trainer_is_shared_by_ranks_and_micro_batches(tmp_path: Path, batch: int, key: str) -> None:
     found = of_script(tmp_path, TORCHRUN, "0.4", {**SFT, "data.train_batch_size": batch})
     assert [item.key for item in found if item.code == "runner-refuses"] == ([key] if key else [])
+
+
+@pytest.mark.parametrize(
+    ("release", "values", "is_refused"),
+    [
+        ("0.4", {"model.fsdp_config.cpu_offload": True}, True),
+        ("0.7", {"model.fsdp_config.cpu_offload": True, "model.strategy": "fsdp2"}, True),
+        ("0.7", {"model.fsdp_config.cpu_offload": True, "model.strategy": "fsdp"}, False),
+        ("0.7", {"model.fsdp_config.cpu_offload": False}, False),
+        ("0.3", {"model.fsdp_config.cpu_offload": True}, False),
+    ],
+)
+def test_the_sft_trainer_offloads_with_fsdp1(
+    tmp_path: Path, release: str, values: dict[str, Any], is_refused: bool
+) -> None:
+    found = of_script(tmp_path, TORCHRUN, release, {**SFT, "data.train_batch_size": 64, **values})
+    keys = [item.key for item in found if item.code == "runner-refuses"]
+    assert keys == (["model.fsdp_config.cpu_offload"] if is_refused else [])
+
+
+ACTOR_POLICY, CRITIC_POLICY = f"{A}.fsdp_config.offload_policy", "critic.fsdp.offload_policy"
+OLD_POLICY = "critic.model.fsdp_config.offload_policy"
+
+
+@pytest.mark.parametrize(
+    ("release", "values", "ignored"),
+    [
+        ("0.4", {ACTOR_POLICY: True}, ACTOR_POLICY),
+        ("0.9", {ACTOR_POLICY: True}, ACTOR_POLICY),
+        ("0.9", {ACTOR_POLICY: True, f"{A}.strategy": "fsdp2"}, ""),
+        ("0.9", {ACTOR_POLICY: False}, ""),
+        ("0.6", {**CRITIC, OLD_POLICY: True}, OLD_POLICY),
+        ("0.9", {**CRITIC, CRITIC_POLICY: True}, CRITIC_POLICY),
+        ("0.9", {**CRITIC, CRITIC_POLICY: True, "critic.strategy": "fsdp2"}, ""),
+    ],
+)
+def test_only_fsdp2_offloads_by_its_policy(release: str, values: dict[str, Any], ignored: str) -> None:
+    found = found_in(changed("verl", values), release)
+    assert [item.key for item in found if "only fsdp2 reads it" in item.message] == ([ignored] if ignored else [])
 
 
 def test_the_size_that_fits_is_suggested() -> None:

@@ -12,10 +12,12 @@ from rlctl.adapters.roll.devices import DevicesError, parse_devices
 from rlctl.adapters.roll.requirement_values import is_agentic
 from rlctl.common.messages.reasons import said
 from rlctl.common.records import record
+from rlctl.common.report import Level
 
 Environment = Mapping[str, Any]
 AGENTIC = "roll/pipeline/agentic"
 MANAGERS = ("train_env_manager", "val_env_manager")
+PER_WORKER = "max_env_num_per_worker"
 SOKOBAN = ("sokoban", "sokoban_native_env", "sokoban_tool_call")
 TOOLS = ("python_code", "search", "mcp")
 """Tools that ROLL registers."""
@@ -183,6 +185,38 @@ SETTINGS: tuple[Setting, ...] = (
 )
 
 
+def _crowds_shops(manager: str) -> Callable[[Values], bool]:
+    """Whether a manager runs several environments of WebShop as threads of one worker."""
+
+    def crowds(values: Values) -> bool:
+        tags = values[f"{manager}.tags"] if is_agentic(values) and values.written(f"{manager}.tags") else ()
+        known = values["custom_envs"] or {}
+        shops = [tag for tag in tags or () if _of_type("webshop")(known.get(tag) or {})]
+        return bool(shops) and _environments(values, manager) > 1 and values.number(f"{manager}.{PER_WORKER}", 0) != 1
+
+    return crowds
+
+
+def _environments(values: Values, manager: str) -> int:
+    return values.number(f"{manager}.num_env_groups", 1) * values.number(f"{manager}.group_size", 1)
+
+
+def _of_shops(manager: str) -> Requirement:
+    return Requirement(
+        f"{manager}.{PER_WORKER}",
+        _crowds_shops(manager),
+        said(
+            "a worker of {manager} runs several environments of WebShop as threads, whose servers conflict: {key} has to be 1",
+            manager=manager,
+            key=PER_WORKER,
+        ),
+        "examples/qwen2.5-7B-agentic_megatron/agentic_val_webshop.yaml",
+        said("set {manager}.{key} to 1", manager=manager, key=PER_WORKER),
+        level=Level.WARNING,
+        when="rollout",
+    )
+
+
 def _first(values: Values, refused: Callable[[Environment], object]) -> str:
     """The first environment that something is wrong with."""
     environments = used_environments(values) if is_agentic(values) else ()
@@ -248,6 +282,7 @@ def _missing(index: int) -> Callable[[Values], str]:
 
 ROWS: tuple[Requirement, ...] = (
     *map(_of_setting, SETTINGS),
+    *map(_of_shops, MANAGERS),
     _row(
         _is_crowded,
         "a room of custom_envs.{environment} has at most {value} places inside its walls, too few for the boxes and the player: "

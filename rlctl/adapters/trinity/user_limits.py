@@ -44,6 +44,9 @@ WORKFLOWS = (
     *("async_simple_mm_workflow", "on_policy_distill_workflow", "on_policy_distill_math_workflow", "sudoku_workflow"),
 )
 """Workflows that Trinity registers itself."""
+REWARD = "default_reward_fn_type"
+GALLERY = "rm_gallery_reward"
+"""The reward function of RM-Gallery, which Trinity registers until 0.5."""
 PLUGINS = (".", "plugins")
 """Folders below the current one in which a class of the user's is looked for."""
 LATER = {
@@ -101,6 +104,12 @@ def _is_slip(name: str, known: tuple[str, ...]) -> bool:
     return bool(near) and abs(len(near) - len(name)) <= MOST_LETTERS and SequenceMatcher(None, near, name).ratio() > 0.9
 
 
+def _unregistered(values: Values) -> str:
+    """A reward function that neither Trinity nor a class of the user's registers, and that is no slip."""
+    names = (name for name in _named(values, REWARD) if name not in (*REWARDS, GALLERY) and "." not in name)
+    return next((name for name in names if not _is_slip(name, tuple(REWARDS)) and _class_of(name) is None), "")
+
+
 def _near(found: Callable[[Values], str], known: tuple[str, ...]) -> Callable[[Values], str]:
     return lambda values: closest(found(values), known) or ""
 
@@ -118,6 +127,35 @@ def _names() -> Iterator[Requirement]:
             since="0.5",
             level=Level.WARNING,
         )
+
+
+def _lost_rewards() -> Iterator[Requirement]:
+    yield Requirement(
+        f"{INPUT}.{REWARD}",
+        _unregistered,
+        said(
+            "{field} is {{name}}, which neither Trinity nor a file in {folders} registers; only another plug-in could",
+            field=REWARD,
+            folders=" or ".join(PLUGINS[1:]),
+        ),
+        "trinity/utils/registry.py, Registry.get",
+        said("set it to one of {names}, or register it", names=", ".join(REWARDS)),
+        numbers={"name": _unregistered},
+        since="0.5",
+        level=Level.WARNING,
+    )
+
+
+def _former_reward() -> Iterator[Requirement]:
+    yield Requirement(
+        f"{INPUT}.{REWARD}",
+        lambda v: GALLERY in _named(v, REWARD) and _class_of(GALLERY) is None,
+        said("{field} is {name}, which Trinity registers until 0.5", field=REWARD, name=GALLERY),
+        "trinity/common/rewards/__init__.py",
+        said("install Trinity-RFT 0.5, or set it to one of {names}", names=", ".join(REWARDS)),
+        since="0.6",
+        level=Level.WARNING,
+    )
 
 
 def _later_names() -> Iterator[Requirement]:
@@ -332,6 +370,8 @@ def _split(index: int) -> Callable[[Values], object]:
 ROWS: tuple[Requirement, ...] = (
     *_names(),
     *_later_names(),
+    *_lost_rewards(),
+    *_former_reward(),
     *_classes(),
     fault_row(
         f"{INPUT}.default_workflow_type",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rlctl.adapters.engine.requirements import IGNORES, Requirement, Values
-from rlctl.adapters.verl.requirement_values import ACTOR, ROLLOUT, in_turns, serves
+from rlctl.adapters.verl.requirement_values import ACTOR, ROLLOUT, in_turns, serves, strategy
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Level
 
@@ -54,6 +54,27 @@ def _kl() -> Iterator[Requirement]:
         said("set algorithm.use_kl_in_reward to true, or remove {key}", key=KL_IN_REWARD),
         since="0.4",
     )
+
+
+def _offloading() -> Iterator[Requirement]:
+    """The offloading of FSDP2, which FSDP1 does not know."""
+    workers, engine = "verl/workers/fsdp_workers.py", "verl/workers/engine/fsdp/transformer_impl.py"
+    of_actor = f"{workers}, ActorRolloutRefWorker._build_model_optimizer"
+    of_critic = f"{workers}, CriticWorker._build_critic_model_optimizer"
+    of_engine = f"{engine}, FSDPEngine._build_fsdp_module"
+    for role, key, source, releases in (
+        (ACTOR, f"{ACTOR}.fsdp_config", of_engine, {"since": "0.8", "older": {"0.4": of_actor}}),
+        ("critic", "critic.fsdp", of_engine, {"since": "0.8"}),
+        ("critic", "critic.model.fsdp_config", of_critic, {"since": "0.4", "until": "0.7"}),
+    ):
+        yield _ignored(
+            f"{key}.offload_policy",
+            lambda v, role=role, key=key: v[f"{key}.offload_policy"] is True and strategy(v, role) == "fsdp",  # type: ignore[misc]
+            said("{key}.offload_policy is True, but {role}.strategy is fsdp: only fsdp2 reads it", key=key, role=role),
+            source,
+            said("set {role}.strategy to fsdp2, or {key}.param_offload to True", role=role, key=key),
+            **releases,
+        )
 
 
 def _written_sampling(values: Values) -> str:
@@ -203,6 +224,7 @@ def _overlong(key: str) -> Requirement:
 
 ROWS: tuple[Requirement, ...] = (
     *_kl(),
+    *_offloading(),
     *_validation(),
     *_clipping(),
     *_on_policy(),

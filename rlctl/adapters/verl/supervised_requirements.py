@@ -14,6 +14,7 @@ from rlctl.common.report import Level
 from rlctl.planning.parquet_footer import parquet_rows
 
 VALIDATION = "data.val_files"
+OFFLOAD, POLICY = "model.fsdp_config.cpu_offload", "engine.offload_policy"
 BATCH, MICRO, GPUS = "data.train_batch_size", "data.micro_batch_size_per_gpu", "trainer.n_gpus_per_node"
 OLD = "verl/trainer/fsdp_sft_trainer.py, FSDPSFTTrainer._normalize_config_bsz"
 
@@ -88,6 +89,22 @@ ROWS: tuple[Requirement, ...] = (
         code=IGNORES,
     ),
     Requirement(
+        OFFLOAD,
+        lambda v: v[OFFLOAD] is True and v["model.strategy"] == "fsdp2",
+        said(
+            "{key} is True, and model.strategy is fsdp2: the trainer moves the weights to the CPU without telling FSDP2, and the "
+            "first backward pass stops",
+            key=OFFLOAD,
+        ),
+        "verl/trainer/fsdp_sft_trainer.py, FSDPSFTTrainer._build_model_optimizer",
+        said("set model.strategy to fsdp, or {key} to False", key=OFFLOAD),
+        since="0.4",
+        until="0.7",
+        level=Level.WARNING,
+        kinds=("sft",),
+        when="update",
+    ),
+    Requirement(
         BATCH,
         lambda v: v.number(BATCH, 0) % _old_ranks(v),
         said(
@@ -133,6 +150,17 @@ ROWS: tuple[Requirement, ...] = (
             "share": lambda v: v.number(BATCH, 0) // _ranks(v),
             "used": lambda v: v.number(BATCH, 0) // _ranks(v) * _ranks(v),
         },
+        since="0.6",
+        level=Level.WARNING,
+        code=IGNORES,
+        kinds=("sft_engine",),
+    ),
+    Requirement(
+        POLICY,
+        lambda v: v[POLICY] is True and v["engine.strategy"] == "fsdp",
+        said("{key} is True, but engine.strategy is fsdp: only fsdp2 reads it", key=POLICY),
+        "verl/workers/engine/fsdp/transformer_impl.py, FSDPEngine._build_fsdp_module",
+        "set engine.strategy to fsdp2, or engine.param_offload to True",
         since="0.6",
         level=Level.WARNING,
         code=IGNORES,

@@ -16,6 +16,7 @@ from rlctl.documents import read_yaml
 from .test_value_limits import AGENTIC, DPO, RLVR, _over
 
 SOKOBAN = "custom_envs: {A: {env_type: sokoban, env_config: %s}}"
+SHOP = "{custom_envs: {A: {env_type: webshop}}, train_env_manager: %s, val_env_manager: {max_env_num_per_worker: 1}}"
 ROCK = "custom_envs: {A: {env_type: rock_tb_native_env, env_config: %s}}"
 TOOL = "custom_envs: {A: {env_type: sokoban, tool_wrapper: {tool_configs: [%s]}}}"
 DISTILL = """
@@ -69,6 +70,14 @@ def _told(base: str, change: Any, program: str = "") -> list[tuple[str, str]]:
             "custom_envs: {A: {agent_runner_cls: roll.pipeline.agentic.agent_runner.rock.PushModeRunner, env_config: {}}}",
             "dataset_name is null",
         ),
+        (
+            AGENTIC,
+            SHOP % "{max_env_num_per_worker: 8}",
+            "a worker of train_env_manager runs several environments of WebShop",
+        ),
+        (AGENTIC, SHOP % "{}", "max_env_num_per_worker has to be 1"),
+        (AGENTIC, SHOP % "{max_env_num_per_worker: 1}", ""),
+        (AGENTIC, SHOP % "{tags: []}", ""),
         (AGENTIC, TOOL % "{tool_id: bash, tool_args: {}}", "has the tool bash"),
         (AGENTIC, TOOL % "{tool_id: mcp, tool_args: {}}", "has no server_url"),
         (AGENTIC, TOOL % "{tool_id: python_code, tool_args: {}}", ""),
