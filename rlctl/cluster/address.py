@@ -21,7 +21,7 @@ _HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:]+\]|[\w.-]+):\d+")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a run is to go."""
+    """The address of a cluster, as ``--cluster`` gives it."""
 
     text: str
     """As it was given."""

@@ -136,7 +136,7 @@ class JobServer:
         return sorted(found, key=lambda job: job.started or datetime.now(UTC), reverse=True)
 
     def job(self, identity: str) -> Job:
-        """What is known of a job now."""
+        """The job's status now."""
         with _told(said("job {identity} cannot be queried", identity=identity)):
             return _job(self._client.get_job_info(identity))
 
@@ -223,7 +223,7 @@ class JobServer:
 
 
 class _Told:
-    """What of an output has been passed on: nothing is told twice."""
+    """Passes on the lines of a job's output, each once."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell

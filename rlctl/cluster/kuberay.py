@@ -39,7 +39,7 @@ KEPT_SECONDS = 600
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a manifest is written from."""
+    """The inputs of a KubeRay manifest."""
 
     run: str
     folder: str
@@ -218,7 +218,7 @@ def _submitter(given: Manifest) -> dict[str, Any]:
 
 
 def _scheduling(given: Manifest) -> dict[str, Any]:
-    """What every pod needs to be admitted and to pull its image."""
+    """The fields of a pod's spec by which it is admitted and pulls its image."""
     return {
         **({"imagePullSecrets": [{"name": name} for name in given.pull_secrets]} if given.pull_secrets else {}),
         **({"serviceAccountName": given.service_account} if given.service_account else {}),

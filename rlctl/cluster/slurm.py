@@ -21,7 +21,7 @@ from rlctl.documents.yaml_write import comment_line
 
 @dataclass(frozen=True)
 class Batch:
-    """What a script is written from."""
+    """The inputs of a Slurm script."""
 
     run: str
     """Name of the run."""
@@ -39,7 +39,10 @@ class Batch:
     grace: int = 600
     """Seconds that the run has to end its step and save."""
     memory: str = "0"
-    """Of each node; 0 is all of it. Without it Slurm gives a job a default by its cores, which is too little for most models."""
+    """Of each node; 0 is all of it.
+
+    Without it Slurm gives a job a default by its cores, which is too little for most models.
+    """
     options: Sequence[str] = ()
     """Further options of sbatch, as ``--partition=gpu``."""
     setup: Sequence[str] = ()

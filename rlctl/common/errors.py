@@ -26,7 +26,7 @@ from rlctl.common.secrets import without_secrets
 
 
 class ExitCode(IntEnum):
-    """What a command's exit status means, the same for every command."""
+    """Exit statuses, the same for every command."""
 
     OK = 0
     """Clean."""
@@ -63,7 +63,7 @@ class RlctlError(Exception):
 
     @property
     def account(self) -> str:
-        """Where and what, without the hint."""
+        """The place and the message, without the hint."""
         return sequence(f"{self.at}: ", self.message) if self.at else self.message
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class RlctlError(Exception):
 
     @property
     def shown_account(self) -> str:
-        """Where and what, in the reader's language."""
+        """``account`` in the reader's language."""
         return translated(self.account)
 
     @property

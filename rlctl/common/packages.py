@@ -161,7 +161,7 @@ def _of_extra(extra: str) -> tuple[Requirement, ...]:
 
 
 def _recorded(file: str) -> str:
-    """What the installer wrote into a file of rlctl's metadata; empty if there is none."""
+    """The text of a file of rlctl's installed metadata; empty if there is none."""
     from importlib import metadata
 
     try:

@@ -14,7 +14,7 @@ from rlctl.common.messages import text
 
 
 class Rank(StrEnum):
-    """What a difference changes, the gravest first."""
+    """Kinds of differences by what they change, the gravest first."""
 
     BREAKS = "breaks"
     OBJECTIVE = "objective"
@@ -29,7 +29,7 @@ class Rank(StrEnum):
 
     @property
     def heading(self) -> str:
-        """Of the differences of this rank in a report."""
+        """The heading above the differences of this rank in a report."""
         return text(f"rank-{self}")
 
     @property

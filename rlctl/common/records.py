@@ -41,7 +41,7 @@ def with_methods(made: type[T]) -> type[T]:
 
 
 class _Shape(NamedTuple):
-    """What the methods need of a class."""
+    """The fields of a class, as the generated methods use them."""
 
     by_position: tuple[str, ...]
     names: frozenset[str]

@@ -32,7 +32,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_json(path: Path, longest: int = LONGEST_LINE) -> Any:
-    """What a JSON file holds.
+    """Read a JSON file.
 
     Raises:
         OSError: it cannot be read, or is no regular file.
@@ -46,7 +46,7 @@ def read_json(path: Path, longest: int = LONGEST_LINE) -> Any:
 
 
 def from_json(text: str | bytes) -> Any:
-    """What JSON text holds.
+    """Parse JSON text.
 
     Raises:
         ValueError: it is not JSON, or is nested too deep.

@@ -33,7 +33,7 @@ class Level(StrEnum):
 
 
 class Bucket(StrEnum):
-    """Where one leaf of the source went (design: each leaf ends in exactly one)."""
+    """The fate of a source key in a conversion; each leaf has exactly one."""
 
     MAPPED = "mapped"
     """Same meaning in the target."""
@@ -52,7 +52,7 @@ class Bucket(StrEnum):
 
 
 class Origin(StrEnum):
-    """Where one leaf of the target came from."""
+    """The origin of a target key's value."""
 
     MAPPED = "mapped"
     DERIVED = "derived"
@@ -122,7 +122,7 @@ OwnFix = tuple[str, tuple[Any, ...]]
 
 @record
 class Finding:
-    """One thing worth telling: a stable code, how bad, which key, where, what, and what to do.
+    """A finding of a check: a stable code, its level, the key, the place, the message, and what to do.
 
     ``finding`` makes one of a message of the catalogue; ``message`` and ``hint`` are its texts in the chosen language.
     """
@@ -173,7 +173,7 @@ class Finding:
 
     @property
     def advice(self) -> str:
-        """What to do, on a command line."""
+        """The hint, with the command-line option that does it."""
         if not self.option:
             return self.hint
         if self.id and (own := optional(f"{self.id}.option", **self.params, option=self.option)):
@@ -269,7 +269,7 @@ class Entry:
 
 @record
 class OriginEntry:
-    """Where one target leaf came from, and why."""
+    """The origin of a target key's value, with the reason."""
 
     key: str
     origin: Origin

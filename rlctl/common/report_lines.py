@@ -41,7 +41,7 @@ _PLACE_OF_STAGE = re.compile(r"\bstages\[\d+\]\.")
 
 
 class Part(StrEnum):
-    """What a reader of a conversion report has to do about a line, the most urgent first."""
+    """Parts of a conversion report by what the reader has to do, the most urgent first."""
 
     DECIDE = "decide"
     """The user wrote it and it is lost, or only the user knows what it should be."""
@@ -55,7 +55,7 @@ class Part(StrEnum):
 
 @record
 class Line:
-    """One line of a report: a finding, an entry of the ledger, or several entries that have one reason."""
+    """A line of a report: a finding, an entry of the ledger, or several entries with the same reason."""
 
     heading: str
     entries: tuple[Entry, ...] = ()
@@ -168,7 +168,7 @@ def causes(found: Iterable[Finding]) -> list[Cause]:
 
 
 def _cause(item: Finding) -> tuple[object, ...]:
-    """What findings of one cause share: the message, or all of it but the keys and paths that it can list."""
+    """The key by which findings are grouped: the message, without the keys and paths that a joint message lists."""
     if not has(f"{item.id}.several"):
         return (item.code, item.level, item.message, _PLACE_OF_STAGE.sub("", item.advice))
     shared = {name: value for name, value in item.params.items() if name not in ("key", "path", "value")}
@@ -197,7 +197,7 @@ def _varied(messages: Sequence[str]) -> list[str]:
 
 
 def framework(dialect: str) -> str:
-    """What a framework calls itself: ``Trinity-RFT`` for ``trinity@0.6``."""
+    """A framework's own name: ``Trinity-RFT`` for ``trinity@0.6``."""
     name = dialect.partition("@")[0]
     return FRAMEWORKS.get(name, name)
 

@@ -143,7 +143,10 @@ def without_secrets(text: str) -> str:
 
 
 def _of_now() -> tuple[re.Pattern[str] | None, dict[str, str]]:
-    """What finds the secrets of the environment as it is now. A report asks for it tens of thousands of times."""
+    """The pattern that matches the secrets of the current environment, and their names by value.
+
+    Cached: a report asks tens of thousands of times.
+    """
     held: dict[bytes, bytes] = getattr(
         os.environ, "_data", {}
     )  # plain, where ``items`` decodes every variable at each call
@@ -165,7 +168,7 @@ _known.environment, _known.found = {}, (None, {})
 
 @lru_cache(maxsize=4)
 def _of_environment(variables: frozenset[tuple[str, str]]) -> tuple[re.Pattern[str] | None, dict[str, str]]:
-    """What finds the secrets among variables, and their names by value; the longest are found first."""
+    """A pattern that matches the secrets among variables, the longest first, and their names by value."""
     names = {
         value: name
         for name, value in sorted(variables, reverse=True)

@@ -148,7 +148,7 @@ def _from(inside: str, name: str) -> str:
 
 
 def _repository(sources: _Sources) -> Any:
-    """What Hydra asks for configs: these sources, and no plugins, packages or registered schemas."""
+    """A config repository for Hydra that holds these sources only: no plugins, packages or registered schemas."""
     from hydra._internal.config_repository import ConfigRepository, IConfigRepository
     from hydra.plugins.config_source import ConfigResult, ConfigSource
     from omegaconf import OmegaConf

@@ -149,7 +149,7 @@ def _tree(text: str, **rule: str) -> Any:
 
 
 def _otherwise(text: str | None) -> Any:
-    """What a plain ``oc.select`` stands for if there is no such key."""
+    """The default value of an ``oc.select``, by its text."""
     return {"[]": [], "{}": {}}.get(text or "null", plain_value(text or "null"))
 
 

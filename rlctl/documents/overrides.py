@@ -30,7 +30,7 @@ _EXPECTED = (
 
 @record
 class Override:
-    """One change of a config, as written on a command line."""
+    """A Hydra override, as written on a command line."""
 
     kind: Literal["set", "add", "force", "delete"]
     """``key=``, ``+key=``, ``++key=`` or ``~key``."""

@@ -25,7 +25,7 @@ Spell = Callable[[str], str]
 
 @record
 class Change:
-    """One override that is to be written."""
+    """An override to write."""
 
     path: KeyPath
     value: Any
@@ -43,7 +43,7 @@ class Change:
 
 
 def changes(values: Mapping[Any, Any], prefix: Callable[[KeyPath], str] = lambda path: "") -> Iterator[Change]:
-    """One change for each leaf of a tree, in order; a mapping with keys that no path can name is one leaf.
+    """An override for each leaf of a tree, in order; a mapping with keys that no path can name is one leaf.
 
     Raises:
         DocumentError: a key at the top cannot be written as an override.
@@ -120,7 +120,7 @@ def hydra_quoted(text: str, quote: str) -> str:
 
 
 def hydra_escaped(text: str, quote: str) -> str:
-    """What stands between the quotes."""
+    """The text between the quotes, with quotes and backslashes escaped as Hydra reads them."""
     doubled = _BACKSLASHES.sub(lambda match: _doubled(match, text, quote), text)
     return doubled.replace(quote, f"\\{quote}")
 

@@ -63,7 +63,7 @@ def _edit(text: str, name: str, wanted: dict[Any, Any], path: KeyPath, value: An
 
 
 def _moved(at: KeyPath, gone: KeyPath) -> KeyPath | None:
-    """Where a key is once another is deleted: the items of a list move up, and what was deleted is nowhere."""
+    """The path of a key after another is deleted: later items of a list move up. None for a key inside the deleted one."""
     *above, last = gone
     size = len(above)
     if at[: size + 1] == gone:
@@ -170,7 +170,7 @@ class _Surgery:
         return self._cut(end, end, joint + "\n".join(lines) + "\n")
 
     def _open_block(self, parent: KeyPath) -> int | None:
-        """Where the last key of a mapping begins, if the file ends in a text in lines (``|``) without a line end.
+        """The start of a mapping's last key, if the file ends in a block scalar (``|``) without a line end.
 
         A line end more would be a part of that text.
         """

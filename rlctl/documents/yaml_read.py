@@ -33,7 +33,7 @@ _MERGE: Any = object()
 
 @dataclass(slots=True)
 class Span:
-    """Where a node stands in the text, in characters; what an edit replaces."""
+    """The position of a node in the text, in characters: the part that an edit replaces."""
 
     start: int
     end: int
@@ -74,7 +74,7 @@ def read_yaml(text: str, name: str, *, allow_empty: bool = False) -> Document:
 
 
 class Reader:
-    """One pass over a text; see ``read_yaml``."""
+    """Reads one YAML text, in one pass; see ``read_yaml``."""
 
     def __init__(self, text: str, name: str, *, with_spans: bool = False) -> None:
         self.text = text

@@ -25,7 +25,7 @@ STALLS = ((6.0, 1800.0), (30.0, 120.0))
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One thing to look at."""
+    """A warning about a run: something to look at."""
 
     code: str
     text: str
@@ -36,7 +36,7 @@ class Advice:
 
     @property
     def message(self) -> str:
-        """What is wrong, in English; ``translated`` says it in the reader's language."""
+        """The message in English; ``translated`` gives it in the reader's language."""
         return said(self.text, **self.values)
 
 
@@ -127,7 +127,7 @@ RULES = (
 
 
 def advise(table: StepTable, current: Current | None = None, now: float = 0.0) -> list[Advice]:
-    """What looks wrong in the last steps of a stage, and in the phase that is on at ``now`` (seconds since the epoch)."""
+    """Warnings about the last steps of a stage and about its phase at ``now`` (seconds since the epoch)."""
     return [*_stalled(current, now), *_by_rule(table), *_running_away(table), *_collapsed(table)]
 
 

@@ -31,7 +31,7 @@ Batches = Iterator[tuple[EventLog, Batch]]
 
 @contextmanager
 def reading_ahead(folder: Path) -> Iterator[Batches]:
-    """What the log of a run holds now, batch by batch, each with the log as it is after it; read from now on."""
+    """Read the log of a run in another process: batches of its events, each with the log's position after it."""
     command = own_python.module(__name__, str(folder))
     null = subprocess.DEVNULL
     try:

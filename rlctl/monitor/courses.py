@@ -29,13 +29,13 @@ class Shown:
 
     @property
     def mean(self) -> float:
-        """Of the rewards that are known."""
+        """The mean of the rewards that are known."""
         return fmean(reward for reward in self.rewards if not math.isnan(reward))
 
 
 @dataclass(frozen=True, slots=True)
 class Courses:
-    """What a stage has shown: each prompt's rewards, in the order of the steps."""
+    """The rewards of each prompt of a stage, in the order of the steps."""
 
     by_prompt: Mapping[PromptKey, tuple[Shown, ...]]
 
@@ -49,7 +49,8 @@ class Courses:
         return min(means, default=0.0), max(means, default=0.0)
 
     def worst(self, most: int = WORST) -> list[tuple[int, int, int]]:
-        """Step, place of the group and place in the group of the responses with the lowest rewards; of equal ones the newest."""
+        """Step, place of the group and place in the group of the responses with the lowest rewards; of equal ones the
+        newest."""
         each = (
             (reward, -shown.step, shown.place, place)
             for course in self.by_prompt.values()

@@ -94,7 +94,7 @@ class EventLog:
 
 
 def _parsed(lines: list[bytes]) -> list[Any]:
-    """What lines hold: parsed together, or one by one where one is damaged, by a crash or by a disk that was full."""
+    """Parse JSON lines: together, or one by one where one is damaged, as after a crash or on a full disk."""
     with suppress(ValueError):
         together = orjson.loads(b"[%b]" % b",".join(lines))
         if len(together) == len(lines):

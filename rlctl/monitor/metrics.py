@@ -17,7 +17,7 @@ NAN = math.nan
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Series:
-    """One metric over steps, in their order; steps that do not have it are left out."""
+    """The values of a metric in the order of the steps; steps without it are left out."""
 
     steps: Sequence[int]
     values: Sequence[float]
@@ -163,7 +163,7 @@ class StepTable:
             del column[keep:]
 
     def row(self, index: int) -> dict[str, float]:
-        """What a step said, by its place in the table; -1 is the newest."""
+        """The metrics of a step, by its row in the table; -1 is the newest."""
         return {name: column[index] for name, column in self.columns.items() if not math.isnan(column[index])}
 
     def series(self, name: str) -> Series:
@@ -186,7 +186,7 @@ class StepTable:
         return None if not column or math.isnan(column[-1]) else column[-1]
 
     def latest(self, name: str, count: int) -> list[float]:
-        """Its values in the last ``count`` steps, those that have it."""
+        """The values of a metric in the last ``count`` steps; steps without it are left out."""
         return [value for value in self.columns.get(name, ())[-count:] if not math.isnan(value)]
 
 

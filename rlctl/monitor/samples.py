@@ -89,7 +89,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One response of a group."""
+    """A response of a group."""
 
     text: str
     reward: float

@@ -31,7 +31,7 @@ TABLES = ("step", "evaluation")
 
 @dataclass
 class StageView:
-    """What is known of one stage."""
+    """The state of a stage, from the event log."""
 
     name: str
     total_steps: int | None = None
@@ -64,7 +64,7 @@ class Batch:
 
 
 class RunView:
-    """What a run folder says, as far as it has been read."""
+    """The state of a run, from the part of its event log that has been read."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -75,7 +75,7 @@ class RunView:
 
     @classmethod
     def newest(cls, folder: Path) -> RunView:
-        """What the end of a long log says, while the whole is not read yet: the last steps, and the phase that is on.
+        """A view made from the end of a long log, while the whole is not read yet: the last steps and the current phase.
 
         Raises:
             OSError: the log is there and cannot be read.
@@ -87,7 +87,7 @@ class RunView:
 
     @classmethod
     def outline(cls, folder: Path) -> RunView:
-        """What the end of a log says, and of a long one samples from all over what is before it: the course of a whole run.
+        """A view made from the end of a log and, if it is long, from samples over all of it: the curves of the whole run.
 
         Raises:
             OSError: the log is there and cannot be read.
@@ -132,7 +132,7 @@ class RunView:
         return bool(batch.bytes)
 
     def read(self, most: int = CHUNK) -> Batch:
-        """What is new in about ``most`` bytes, ready to be taken; what the view shows does not change.
+        """Read the next events, about ``most`` bytes, without changing what the view shows.
 
         So a thread reads while another one looks, and hands over what it read.
 
@@ -184,7 +184,7 @@ class RunView:
 
     @property
     def phase(self) -> Current | None:
-        """What the run is at; None when it is over, or has not begun."""
+        """The current phase; None if the run is over or has not begun."""
         if self._phase is None or self.ended is not None:
             return None
         name, began = self._phase
@@ -202,7 +202,7 @@ class RunView:
         return self
 
     def advice(self, now: float) -> list[Advice]:
-        """What looks wrong in the stage that runs."""
+        """Warnings about the current stage."""
         return advise(self.stage.steps, self.phase, now) if self.stage else []
 
     def _keep(self, event: dict[str, Any]) -> None:

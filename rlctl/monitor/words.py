@@ -14,7 +14,7 @@ _WORD = re.compile(r"\w+\s*|[^\w\s]\s*|\s+")
 
 
 class Kind(StrEnum):
-    """What became of some words."""
+    """What a difference of two texts does with some words."""
 
     SAME = "same"
     REMOVED = "removed"
@@ -30,7 +30,7 @@ class Words:
 
 
 def difference(before: str, after: str) -> Iterator[Words]:
-    """What is the same in both texts, what only the first has, and what only the second has, in the order of the text."""
+    """The difference of two texts by words: unchanged, removed and added ones, in the order of the text."""
     old, new = _WORD.findall(before)[:MOST], _WORD.findall(after)[:MOST]
     for told, a, b, c, d in SequenceMatcher(None, old, new).get_opcodes():
         if told == "equal":

@@ -16,7 +16,7 @@ from rlctl.runs.inspection import RunInfo
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written, and of which checkpoint."""
+    """The result of an export: the folder, and the checkpoint that it holds."""
 
     folder: Path
     step: int

@@ -33,7 +33,7 @@ _STEP_KINDS: dict[str, type | tuple[type, ...]] = {"stage": str, "step": int, "t
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What is known of a run from its folder."""
+    """A run as its folder shows it."""
 
     name: str
     folder: Path
@@ -69,7 +69,7 @@ def with_others(listed: list[RunInfo], folders: Iterable[Path]) -> list[RunInfo]
 
 
 def _inspect_any(folder: Path) -> RunInfo | None:
-    """As ``inspect``; a run that cannot be read is interrupted, so that it hides no other. None for one that is gone."""
+    """``inspect`` for lists of runs: a run that cannot be read counts as interrupted. None if the folder is gone."""
     try:
         return inspect(folder)
     except (RunError, OSError) as error:
@@ -98,7 +98,7 @@ def find(name_or_path: str, folder: Path) -> RunInfo:
 
 
 def inspect(folder: Path) -> RunInfo:
-    """What a run folder says of its run.
+    """Read a run's folder.
 
     Raises:
         RunError: run.json is damaged, or a file of the run is not a regular file.
@@ -310,7 +310,8 @@ def stop(run: RunInfo, *, now: bool = False) -> None:
 
 
 def asked_of(folder: Path) -> frozenset[str]:
-    """What a run that goes on was asked to do after its step, and has not done yet: the names of the files that ask."""
+    """The pending requests to a running run, by the names of their files: to stop, or to write a checkpoint, after the
+    current step."""
     return frozenset(name for name in (STOP_FILE, CHECKPOINT_FILE) if is_file(folder / name))
 
 

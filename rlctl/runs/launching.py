@@ -72,7 +72,8 @@ class Launched:
 
 
 def state_folder() -> Path:
-    """Where rlctl keeps what is of one machine and one person: ``$XDG_STATE_HOME/rlctl``, by default ``~/.local/state/rlctl``."""
+    """The folder for rlctl's state of this user on this machine: ``$XDG_STATE_HOME/rlctl``, by default
+    ``~/.local/state/rlctl``."""
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(state) / "rlctl"
 

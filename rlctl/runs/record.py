@@ -96,7 +96,7 @@ def began(pid: int) -> float:
 
 
 def _began_elsewhere(pid: int) -> float:
-    """The same on systems without /proc: any process of that number counts."""
+    """When a process began, on systems without /proc: any running process with this number counts."""
     if Path("/proc/self").exists():
         return 0.0
     try:

@@ -53,6 +53,6 @@ def _needs(config: Config, device: Device, tracks: bool) -> Mapping[str, str]:
 
 
 def _databases(config: Config) -> list[str]:
-    """What may be the URL of a database: of the buffer, and of data."""
+    """Paths that may be URLs of databases: the buffer's, and those of the data."""
     buffer = [config.buffer.url] if isinstance(config.buffer, SqlBuffer) and config.buffer.url else []
     return [*buffer, *(source.path for source in (*config.data.train, *config.data.eval))]

@@ -28,7 +28,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What of a run is kept, and from where it would go on."""
+    """The stages and checkpoints of a run, and where it would resume."""
 
     finished: list[str]
     """Its stages that are over, which are not run again."""
@@ -39,7 +39,7 @@ class Standing:
 
 
 def standing(folder: Path) -> Standing:
-    """What of a run is kept, and from where it would go on.
+    """The stages and checkpoints of a run, and where it would resume.
 
     Raises:
         RunError: the run's config cannot be read.

@@ -35,7 +35,7 @@ _STEP = re.compile(r"step-(\d{6,})")
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What is to be served."""
+    """A model to serve."""
 
     name: str
     """Under which clients see the model."""
@@ -51,7 +51,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where clients find the API."""
+    """The address and token of the API."""
 
     host: str
     port: int
@@ -194,7 +194,7 @@ def _buffer_of(config: Config, place: Path) -> SharedBuffer:
 
 
 def _newest_in(buffer: SharedBuffer) -> Callable[[int], Weights | None]:
-    """What finds the newest weights that the training run announced."""
+    """A function that returns the newest weights that the training run announced, if they are newer than a version."""
     from rlctl.runtime.serving.serve import Weights
 
     def newest(version: int) -> Weights | None:

@@ -51,7 +51,7 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class TryResult:
-    """What came of trying a config."""
+    """The result of ``rlctl try``."""
 
     samples: list[dict[str, Any]]
     """Prompts as the model was shown them, with responses and rewards; or sequences with what is trained on in them."""
@@ -96,7 +96,8 @@ def prepare(loaded: Loaded, cluster: Cluster | None = None, *, tracks: bool = Tr
 
 
 def _joined(config: Config, address: str) -> Cluster | None:
-    """As many machines as the config asks for, of the kind that the cluster at an address has; None where the config says."""
+    """The machines of a run that joins the cluster at an address: as many as the config asks for, with that cluster's
+    device. None if the config names the device."""
     if "://" in address:
         raise RunError(
             said("{address} is not an address that a run can join from here", address=address),

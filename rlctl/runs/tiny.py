@@ -51,7 +51,7 @@ KEEPING = (RewardShapingMapper, PassRateCalculator)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One model to make."""
+    """A small random model to make in place of a config's model."""
 
     path: str
     folder: Path

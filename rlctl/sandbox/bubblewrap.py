@@ -37,7 +37,7 @@ _NAMESPACES = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts
 
 
 def options(profile: Profile, *, filter_fd: int) -> list[str]:
-    """What bwrap is told of a profile. It reads this from a file: every user, and the program, can read its command line."""
+    """The options of bwrap for a profile. It reads them from a file: every user, and the program, can read its command line."""
     if is_root():
         user = ["--userns", str(_namespace_of_root()), "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:

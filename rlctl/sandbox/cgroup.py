@@ -129,7 +129,7 @@ def _removed(folder: Path) -> bool:
 
 
 def _text(path: Path) -> str:
-    """What a file holds; nothing if it cannot be read."""
+    """The text of a file; empty if it cannot be read."""
     try:
         return path.read_text()
     except OSError:

@@ -123,7 +123,7 @@ class Process:
 
     @property
     def descriptors(self) -> list[int]:
-        """They become readable when there is something to do in ``step``."""
+        """File descriptors to wait on: readable when ``step`` has something to do."""
         return [*self._pipes, self._outer_fd] if self._outer_runs else list(self._pipes)
 
     @property
@@ -225,7 +225,7 @@ class Process:
             return self._opened(os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY | os.O_CLOEXEC))
 
     def _first_process(self) -> int | None:
-        """Its number; None if bwrap ended before there was one."""
+        """The number of the first process in the sandbox; None if bwrap ended before there was one."""
         found, end = b"", time.monotonic() + _START_SECONDS
         while b"\n" not in found:
             in_time = _readable(self._status, end - time.monotonic())
@@ -342,7 +342,7 @@ class Process:
             self._group = None
 
     def _told(self) -> dict[str, int]:
-        """What bwrap reported since it told the first process."""
+        """The numbers that bwrap reported after that of the first process, by name."""
         os.set_blocking(self._status, False)
         text = b""
         with contextlib.suppress(BlockingIOError):

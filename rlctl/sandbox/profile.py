@@ -28,7 +28,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of a program together with everything it starts."""
+    """Limits of a program together with everything it starts."""
 
     seconds: float = 60.0
     memory_mib: int = 1024
@@ -55,13 +55,13 @@ class Mount:
 
     @property
     def path(self) -> str:
-        """Where it is shown."""
+        """The path inside the sandbox."""
         return self.target or self.source
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a program sees. There is no network, and nothing of the machine but the system's folders and ``mounts``.
+    """The files and folders that a program sees: the system's folders and ``mounts``. There is no network.
 
     It can also learn where these folders are on the machine: the kernel lists the sources of mounts in ``/proc/self/mountinfo``,
     and Linux has no way to hide this file of a process from the process itself.

@@ -161,7 +161,7 @@ def main(words: list[str]) -> None:
 
 
 def _read_rest(said: int, log: Log | None) -> None:
-    """What was printed last."""
+    """Pass on what the program printed at its end."""
     if log is None:
         return
     os.set_blocking(said, False)

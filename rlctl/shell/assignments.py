@@ -89,7 +89,7 @@ class Assignments:
         return bool(self.state.calls) and "g" not in flags and kind in ("local", "declare", "typeset")
 
     def _declared(self, kind: str, flags: str, name: str, at: Location) -> None:
-        """What becomes of a variable by its flags."""
+        """Apply the flags of a declaration to its variable."""
         if odd := odd_flags(f"{kind} {flags}"):
             refuse_reference(kind, odd, at)
             flag = "+" if "+" in odd else f"-{min(odd)}"
@@ -128,7 +128,7 @@ class Assignments:
             self.state.unset_by_script(name)
 
     def of(self, script: Script, node: Any) -> Assignment:
-        """What a node assigns to what."""
+        """Read an assignment from its node."""
         source, at = script.text(node), script.at(node)
         match = ASSIGNMENT.match(source)
         if match is None:
@@ -206,7 +206,7 @@ def odd_flags(source: str) -> set[str]:
 
 
 def refuse_reference(kind: str, odd: Collection[str], at: Location) -> None:
-    """What is assigned to a reference changes another variable."""
+    """Refuse a reference (``-n``): assigning to it changes another variable."""
     if "n" in odd:
         raise DocumentError(said("rlctl does not evaluate '{kind} {flag}'", kind=kind, flag="-n"), at=at, hint=HINT)
 

@@ -23,7 +23,7 @@ from rlctl.shell.text import Piece, Text, changed, hidden, joined, literal, plai
 
 @dataclass(frozen=True)
 class Known:
-    """What a command does."""
+    """The effect of a builtin command."""
 
     status: Status = True
     output: Text | None = None
@@ -79,7 +79,7 @@ _IMPORT = re.compile(r"\s*import (\w+)\s*;?\s*")
 
 
 def call(state: State, words: list[Text], at: Location) -> Known | None:
-    """What a command does; None where it is a program that would have to be run."""
+    """Evaluate a builtin command; None for a program that would have to be run."""
     name = plain(words[0])
     arguments = words[1:]
     if name == "set":
@@ -117,7 +117,7 @@ def call(state: State, words: list[Text], at: Location) -> Known | None:
 
 
 def contents(state: State, name: Text, at: Location) -> Text:
-    """What ``$(<FILE)`` stands for: a small file beside the script, or one that the script has written."""
+    """Expand ``$(<FILE)``: the text of a small file beside the script, or of one that the script has written."""
     if (piece := hidden(name)) is not None:
         return (piece,)
     shown = plain(name)

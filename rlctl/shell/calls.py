@@ -249,7 +249,8 @@ class Calls(Redirections):
                 self.state.arguments = unknown_items(said("rlctl does not evaluate '{name}' here", name="set"), at)
 
     def _script_in(self, words: list[Text], at: Location) -> list[Text] | None:
-        """What a shell is given, behind wrappers as in ``nohup bash FILE``; of a script that is started by its path, that."""
+        """The words of a script that a command starts, by ``bash FILE`` or by its path, without wrappers such as
+        ``nohup``; None if it starts none."""
         texts = [plain(word) for word in words]
         shells = [place for place, text in enumerate(texts[:-1]) if text.rpartition("/")[2] in ("bash", "sh")]
         files = [place for place, text in enumerate(texts) if text.endswith(SCRIPT_ENDINGS)]
@@ -268,7 +269,8 @@ class Calls(Redirections):
         return words[place:] if is_file else None
 
     def _shell(self, arguments: list[Text], before: Sequence[Text], at: Location) -> Status:
-        """``bash -c TEXT`` and ``bash FILE ARGUMENTS``, which change nothing in this script; ``env`` may set variables before."""
+        """``bash -c TEXT`` and ``bash FILE ARGUMENTS``, which change nothing in this script; ``env`` may set variables
+        before."""
         options, rest = _options_of_shell(arguments)
         try:
             with self._apart(), self._intolerant():
@@ -326,7 +328,7 @@ class Calls(Redirections):
             self._depth -= 1
 
     def substitute(self, source: str, at: Location) -> Text:
-        """What ``$( )`` stands for."""
+        """Expand ``$( )``: the output of the commands in it."""
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise DocumentError("'$( )' is nested too deep", at=at)

@@ -161,7 +161,7 @@ class Conditions:
 
 
 def _searched(source: str, subject: str) -> list[str | None] | None:
-    """What a regular expression and its groups match; nothing if it matches nowhere, None if it is not read here."""
+    """The texts that a regular expression and its groups match; empty if it matches nowhere, None if Python cannot read it."""
     regex = from_extended(source)
     if regex is None:
         return None
@@ -200,7 +200,7 @@ def _raw_words(source: str, at: Location) -> list[str]:
 
 @dataclass(frozen=True)
 class _Term:
-    """One test of ``[[ ]]``: a word alone, or an operator with one or two words."""
+    """A test in ``[[ ]]``: a word alone, or an operator with one or two words."""
 
     left: str
     operator: str
@@ -220,7 +220,7 @@ _Tree = _Term | _Joined
 
 
 class _Parser:
-    """What is in ``[[ ]]``: words up to blanks and the signs of bash, in a pattern also those in brackets."""
+    """Splits the inside of ``[[ ]]`` into words, at blanks and operators."""
 
     def __init__(self, source: str, at: Location) -> None:
         self.source = source

@@ -59,7 +59,7 @@ class Flow(Statements):
         return (True, self._statements(script, body)) if holds else (False, None)
 
     def _starting(self, script: Script, condition: Any, branches: Sequence[Sequence[Any]]) -> int | None:
-        """Which of the branches of a condition that is not decided starts a trainer; None if none does.
+        """The branch of an undecided condition that starts a trainer, by its place; None if none does.
 
         Raises:
             DocumentError: several do.
@@ -141,7 +141,7 @@ class Flow(Statements):
         return status
 
     def _turn(self, script: Script, node: Any, body: Any) -> tuple[bool, Status]:
-        """One turn of a loop: whether it goes on, and its status. A loop that may end in it is one of unknown turns."""
+        """Run one iteration of a loop: whether the loop goes on, and the status."""
         self._loops += 1
         try:
             return True, self.block(script, body)
@@ -244,7 +244,7 @@ class Flow(Statements):
         return None
 
     def _filtered(self, script: Script, stages: Sequence[Any]) -> Text | None:
-        """What a pipeline of a text and filters prints; None if that cannot be worked out."""
+        """The output of a pipeline that passes a text through filters; None if it cannot be evaluated."""
         first = stages[0]
         if first.type != "command" or script.text(first).split()[0] not in ("echo", "printf"):
             return None
@@ -271,7 +271,7 @@ class Flow(Statements):
         return False if False in statuses else None if None in statuses else True
 
     def _stage(self, script: Script, stage: Any) -> Status:
-        """One part of a pipeline, a process of its own."""
+        """Run a part of a pipeline, which is a process of its own in bash."""
         try:
             with self._apart():
                 return self.statement(script, stage)
@@ -280,7 +280,8 @@ class Flow(Statements):
 
 
 def _body(node: Any, after: str) -> list[Any]:
-    """The statements of a branch: what follows ``then`` or the ``)`` of a pattern, or all of ``else``, without other clauses."""
+    """The statements of a branch: what follows ``then`` or the ``)`` of a pattern, or all of ``else``, without other
+    clauses."""
     place = next((index for index, child in enumerate(node.children) if child.type == after), -1)
     return [
         child

@@ -42,7 +42,7 @@ class LaunchProgram:
 
 @dataclass
 class ParsedCommand:
-    """What a program is told on its command line."""
+    """The arguments of a program, parsed."""
 
     overrides: list[Text] = field(default_factory=list)
     options: dict[str, Text] = field(default_factory=dict)
@@ -87,7 +87,7 @@ def _without_options(words: list[Text], with_value: frozenset[str]) -> list[Text
 
 
 def _after_run(words: list[Text]) -> list[Text]:
-    """What ``uv run`` starts; ``uv -v run`` is the same."""
+    """The command behind ``uv run`` and its options."""
     texts = [plain(word) for word in words]
     if "run" not in texts:
         return []
@@ -114,7 +114,7 @@ def _after_dashes(words: list[Text]) -> list[Text]:
 
 
 def _in_launcher(words: list[Text], at: Location, folder: str) -> LaunchProgram | None:
-    """What torchrun and the like start: the first module, script or Python among their arguments."""
+    """The program that torchrun or a similar launcher starts: the first module, script or Python among its arguments."""
     options: dict[str, Text] = {}
     for index, word in enumerate(words):
         text = plain(word)
@@ -229,7 +229,7 @@ def after_equals(word: Text, length: int) -> Text:
 
 
 def place_of(word: Text, at: Location) -> Location:
-    """Where the value of an override was written: where its variable was set, or where the override stands."""
+    """The place of an override's value: where its variable was set, or where the override stands."""
     texts = [piece for piece in word if piece.text or piece.symbol]
     before = next((index for index, piece in enumerate(texts) if "=" in piece.text and not piece.symbol), None)
     if before is None:
@@ -241,7 +241,7 @@ def place_of(word: Text, at: Location) -> Location:
 
 
 def key_place(word: Text, at: Location) -> Location:
-    """Where the key of an override was written."""
+    """The place of an override's key."""
     return next((piece.at for piece in word if piece.text), at)
 
 

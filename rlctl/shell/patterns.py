@@ -1,4 +1,5 @@
-"""Patterns of the shell, ``*.sh`` and ``[[ x =~ ^a ]]``, as regular expressions of Python; and what ``${x#...}`` cuts by them."""
+"""Patterns of the shell, ``*.sh`` and ``[[ x =~ ^a ]]``, as regular expressions of Python; and what ``${x#...}`` cuts by
+them."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def is_unread(glob: str) -> bool:
 
 
 def _group_end(glob: str, position: int) -> int:
-    """Where the group ends whose inside begins at a place."""
+    """The end of the group whose inside begins at a position."""
     depth = 1
     while position < len(glob):
         position += glob[position] == "\\"
@@ -84,7 +85,7 @@ def as_regex(glob: str, *, greedy: bool = True, groups: bool = False) -> str:
 
 
 def _alternatives(inside: str) -> list[str]:
-    """What is between the signs ``|`` of a group, those of groups in it aside."""
+    """The alternatives of a group: its parts between ``|``; nested groups stay whole."""
     found, start, position = [], 0, 0
     while position < len(inside):
         if inside[position] == "|":

@@ -27,14 +27,14 @@ _COUNT = re.compile(r"\{ ?print NF;? ?\}")
 
 
 def of_the_machine(command: str) -> str | None:
-    """What is taken for the text that a command prints of the machine; None for another command."""
+    """The text assumed as the output of a command that names the machine, such as ``hostname``; None for other commands."""
     drawn = _DRAWN.fullmatch(command)
     found = next((text for pattern, text in _PLACES if pattern.fullmatch(command)), None)
     return drawn[1] or drawn[2] if drawn else found
 
 
 def filtered(text: str, words: Sequence[str]) -> str | None:
-    """What a filter prints of a text, both without the last line end; None for a filter that is not worked out."""
+    """The output of a filter, text and output both without the last line end; None for a filter that is not evaluated."""
     found = _FILTERS.get(words[0]) if words else None
     return None if found is None else found(text, list(words[1:]))
 
@@ -105,7 +105,7 @@ _FILTERS: dict[str, Callable[[str, list[str]], str | None]] = {
 
 
 def expression(words: Sequence[str]) -> str | None:
-    """What ``expr`` prints of two integers; None where it is not worked out."""
+    """The output of ``expr`` for two integers; None if it is not evaluated."""
     if len(words) != 3 or not all(re.fullmatch(r"-?\d{1,15}", words[place]) for place in (0, 2)):
         return None
     left, right = int(words[0]), int(words[2])

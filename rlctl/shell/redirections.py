@@ -61,7 +61,7 @@ class Redirections(Statements):
             return self.statement(script, body)
 
     def _after_document(self, script: Script, here: Any, status: Status) -> Status:
-        """What follows ``<<EOF`` on its line: the grammar counts it as a part of the redirection."""
+        """Run what follows ``<<EOF`` on its line, which the grammar counts as a part of the redirection."""
         piped = next((child for child in here.children if child.type == "pipeline"), None)
         right, sign = here.child_by_field_name("right"), here.child_by_field_name("operator")
         if piped is not None:
@@ -91,7 +91,7 @@ class Redirections(Statements):
         return alone[0].child_by_field_name("destination")
 
     def _contents(self, script: Script, name: Any) -> Text:
-        """What ``$(<FILE)`` stands for."""
+        """Expand ``$(<FILE)``."""
         text, at = self.words.text(script.text(name), script.at(name)), script.at(name)
         if self.commands and hidden(text) is None:
             shown = plain(text)

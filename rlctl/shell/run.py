@@ -34,7 +34,7 @@ class _Reader(Flow, Calls):
 
 @dataclass
 class ScriptReading:
-    """What a script does."""
+    """The result of reading a script: its variables and the programs that it starts."""
 
     state: State
     commands: list[Command] = field(default_factory=list)
@@ -115,7 +115,7 @@ def survey(
 
 
 def listed(wanted: Mapping[str, tuple[Location, str]], name: str) -> str:
-    """What a script wants, with lines and reasons."""
+    """The variables that a script needs, with lines and reasons, as a list in text."""
     return ", ".join(
         f"${variable} ({f'line {at.line}' if at.file == name else at}{f': {why}' if why else ''})"
         for variable, (at, why) in wanted.items()

@@ -197,7 +197,7 @@ class State:
         return value
 
     def not_set(self, name: str, at: Location) -> Text:
-        """What an unset variable or argument becomes: to bash an empty text."""
+        """The value of an unset variable or argument: empty, as in bash, and noted as unset."""
         if name in self.removed:
             return ()
         self.unset.setdefault(name, at)
@@ -205,7 +205,7 @@ class State:
         return (Piece("", at, symbol, frozenset({name}), frozenset({name})),)
 
     def of_the_machine(self, shown: str, at: Location) -> Text | None:
-        """What a command is assumed to print that names the machine where the script runs; None for another command."""
+        """The assumed output of a command that names the machine, noted as an assumption; None for other commands."""
         taken = pipes.of_the_machine(shown)
         if taken is None:
             return None
@@ -220,7 +220,7 @@ class State:
         return literal(taken, at)
 
     def lacks(self, name: str, at: Location, why: str, message: str) -> Text:
-        """What stands for a variable or an argument without which the script ends, in a survey.
+        """A placeholder for a required variable or argument, in a survey of what a script needs.
 
         Raises:
             MissingError: this is none.

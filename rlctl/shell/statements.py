@@ -116,7 +116,7 @@ class Statements(ABC):
 
     @abstractmethod
     def substitute(self, source: str, at: Location) -> Text:
-        """What ``$( )`` stands for."""
+        """Expand ``$( )``: the output of the commands in it."""
 
     def block(self, script: Script, node: Any) -> Status:
         """The statements of a node, in order; the status of the last."""
@@ -210,7 +210,7 @@ class Statements(ABC):
 
     @contextmanager
     def _tolerating(self) -> Iterator[None]:
-        """Where a failure ends nothing, whatever ``set -e`` says: in conditions, and before ``&&`` and ``||``."""
+        """Within, a failure ends nothing whatever ``set -e`` says: for conditions, and before ``&&`` and ``||``."""
         self._tolerant += 1
         try:
             yield
@@ -282,7 +282,7 @@ class Statements(ABC):
 
 
 def _arithmetic_in(script: Script, node: Any) -> str | None:
-    """What is in ``(( ))`` if the grammar takes it for two subshells, as after ``!``."""
+    """The inside of ``(( ))`` where the grammar takes it for two subshells, as after ``!``."""
     inner = [child for child in node.children if child.is_named]
     is_double = len(inner) == 1 and inner[0].type == "subshell" and inner[0].start_byte == node.start_byte + 1
     if not is_double or inner[0].end_byte != node.end_byte - 1:

@@ -41,7 +41,7 @@ class Script:
         return self.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
     def at(self, node: Any) -> Location:
-        """Where a node stands."""
+        """The place of a node: file and line."""
         return Location(self.name, self.first_line + self.data.count(b"\n", 0, node.start_byte))
 
     def between(self, start: int, end: int) -> str:
@@ -165,7 +165,7 @@ def _without_tests(data: bytes) -> bytes:
 
 
 def _stop(text: str, position: int, end: re.Pattern[str]) -> int | None:
-    """Where an end stands outside of quotes and expansions."""
+    """The position of an end that is outside of quotes and expansions; None if there is none on the line."""
     nowhere = Location("")
     with suppress(DocumentError):
         while position < len(text) and text[position] != "\n":
@@ -212,7 +212,7 @@ def _with_torn_words(root: Any, data: bytes) -> bytes:
 
 
 def _line_ends(root: Any, data: bytes) -> Iterator[int]:
-    """Where lines of several assignments end (``A=1 B=2``): the grammar counts the next lines as part of the same command."""
+    """The ends of lines of several assignments (``A=1 B=2``): the grammar counts the next lines as part of the same command."""
     for one, other in _parts_of_commands(root):
         if _SAME_LINE.fullmatch(data[one.end_byte : other.start_byte]) is None:
             yield one.end_byte

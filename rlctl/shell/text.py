@@ -66,7 +66,7 @@ def unknown_items(problem: str, at: Location) -> list[Text]:
 
 
 def plain(text: Text) -> str:
-    """What a text is here."""
+    """The text as a string; pieces that are only known where the script runs are empty."""
     return "".join(piece.text for piece in text)
 
 
@@ -103,7 +103,7 @@ def _not_computed(piece: Piece) -> Piece:
 
 
 def open_end(items: Sequence[Text]) -> tuple[int, Text] | None:
-    """Where a list has an item that the shell may split into any number of items, and that item."""
+    """The first item of a list that the shell may split into any number of items, with its place; None if there is none."""
     for place, item in enumerate(items):
         if any(piece.problem and not piece.quoted for piece in item):
             return place, item
@@ -111,7 +111,7 @@ def open_end(items: Sequence[Text]) -> tuple[int, Text] | None:
 
 
 def changed(text: Text, result: str, at: Location) -> Text:
-    """What became of a text by an operation on it: no symbol survives that, its dependences do."""
+    """The result of an operation on a text: it loses its symbol and keeps the variables that it depends on."""
     if (piece := hidden(text)) is not None:
         return (piece,)
     place = text[0].at if text else at
@@ -147,7 +147,7 @@ def from_environment(name: str, value: str, default: Text | None, at: Location) 
 
 
 def from_secret(name: str, default: Text | None, at: Location) -> Text:
-    """What stands for an environment variable that holds a secret; a default that is no secret itself is kept."""
+    """A placeholder for an environment variable that holds a secret; a default that is no secret itself is kept."""
     keeps = default is not None and not is_secret(name, plain(default)) and not hidden(default)
     symbol = f"${{oc.env:{name},{_default(symbolic(default))}}}" if keeps and default is not None else expression(name)
     return (Piece(expression(name), at, symbol, frozenset({name}), secret=name),)

@@ -101,7 +101,7 @@ class Undecided:
             )
 
     def _taint(self, script: Script, node: Any, why: str, called: frozenset[str] = frozenset()) -> None:
-        """What a node sets is not known; also in the functions that it calls."""
+        """Mark as unknown what a node sets, also in the functions that it calls."""
         bad = unknown(why, script.at(node))
         match node.type:
             case "variable_assignment":

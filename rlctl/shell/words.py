@@ -578,7 +578,7 @@ def _ansi(source: str, position: int, at: Location, parts: list[_Part]) -> int:
 
 
 def _decoded(run: str) -> str:
-    """What ``\\xe2\\x82\\xac`` stands for; empty if the bytes are no text."""
+    """The text of escaped bytes such as ``\\xe2\\x82\\xac``; empty if they are no UTF-8."""
     codes = [int(code[1:], 16) if code[0] == "x" else int(code, 8) for code in run.split("\\")[1:]]
     try:
         return bytes(codes).decode() if all(codes) else ""
@@ -587,14 +587,14 @@ def _decoded(run: str) -> str:
 
 
 def _character(code: str) -> str | None:
-    """What ``\\x41`` and its kin stand for; None for a part of a character, or for none."""
+    """The character of ``\\x41`` or a similar escape; None for a part of a character, or for none."""
     number = int(code.lstrip("xuU"), 16 if code[0] in "xuU" else 8)
     is_whole = 0 < number < 0x80 or (code[0] in "uU" and not 0xD800 <= number < 0xE000 and 0 < number < 0x110000)
     return chr(number) if is_whole else None
 
 
 def _closing_quote(source: str, position: int, at: Location) -> int:
-    """Where a double quote is closed that was opened before ``position``."""
+    """The position of the double quote that closes the one opened before ``position``."""
     while position < len(source):
         if source[position] == "\\":
             position += 2
@@ -610,7 +610,7 @@ def _closing_quote(source: str, position: int, at: Location) -> int:
 
 
 def _closing(source: str, position: int, at: Location) -> int:
-    """Where the bracket at ``position`` is closed."""
+    """The position of the bracket that closes the one at ``position``."""
     opened, closed = source[position], {"(": ")", "{": "}"}[source[position]]
     depth = 0
     while position < len(source):
@@ -635,7 +635,7 @@ def _closing(source: str, position: int, at: Location) -> int:
 
 
 def _closing_backtick(source: str, position: int, at: Location) -> int:
-    """Where a backtick is closed that was opened before ``position``."""
+    """The position of the backtick that closes the one opened before ``position``."""
     while position < len(source):
         if source[position] == "`":
             return position
@@ -653,7 +653,7 @@ def _protected(part: _Part) -> _Part:
 
 
 def end_of_part(source: str, position: int, at: Location) -> int:
-    """Where the quoted text or the expansion ends that starts at a place; the place itself if none does."""
+    """The end of the quoted text or expansion that starts at a position; the position itself if none does."""
     if source[position] == "\\":
         return min(position + 2, len(source))
     if source.startswith("$'", position):

@@ -36,7 +36,7 @@ class Variable:
 
 @record
 class Choice:
-    """One of some texts, by a value."""
+    """A pattern that is chosen by the value of a parameter."""
 
     name: str
     variants: Mapping[str, Pattern]

@@ -104,7 +104,7 @@ def lines_of(reasons: Iterable[str], first: str = "") -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """What an exception says, as the reason that it was made with."""
+    """The message of an exception, as ``said`` made it."""
     message = getattr(error, "message", None) or (error.args[0] if len(error.args) == 1 else None)
     return message if isinstance(message, str) else str(error)
 

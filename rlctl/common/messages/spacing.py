@@ -27,7 +27,7 @@ def joined(parts: Iterable[str], language: str) -> str:
 
 
 def filled(template: str, values: Mapping[str, Any], language: str) -> str:
-    """What ``template.format(**values)`` gives, joined as above."""
+    """``template.format(**values)``, with the spacing of the language between text and values."""
     if language != "zh":
         return template.format(**values)
     parts = []

@@ -34,7 +34,7 @@ _STOPPED = {
 
 @dataclass(frozen=True)
 class Traced:
-    """What a script did."""
+    """The result of running a script in the sandbox."""
 
     calls: tuple[tuple[str, ...], ...]
     """The command lines of the stand-ins, in order."""
@@ -133,7 +133,7 @@ def _is_shared(folder: Path, home: str) -> bool:
 
 
 def _empty_folders(wanted: set[str], shown: set[str]) -> Iterator[str]:
-    """Of the home folder and the one where rlctl runs, those that are neither shown nor the system's."""
+    """Folders to show empty: the home folder and the working folder, where they are neither shown nor the system's."""
     taken = (*shown, *SYSTEM, stand_ins.FOLDER, "/proc", "/dev", "/etc")
     for folder in sorted(wanted):
         if folder not in ("/", "/tmp") and not any(
