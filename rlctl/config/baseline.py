@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def with_baseline(loaded: Loaded) -> Loaded:
-    """The same run with a stage ``baseline`` first.
+    """Add a stage ``baseline`` before the run's other stages.
 
     It evaluates on the held-out prompts of the first stage that has any; without one, ``loaded`` is returned as it is.
     """
@@ -53,7 +53,7 @@ def _answering(config: Config) -> Config:
 
 
 def _moved(items: Mapping[KeyPath, T]) -> dict[KeyPath, T]:
-    """What is known of keys, where every stage is one place later, and a run without stages is now the second."""
+    """Move entries by key to where the keys are now: each stage one place later, a run without stages in the second."""
     found: dict[KeyPath, T] = {}
     for path, item in items.items():
         if path[:1] == ("stages",) and len(path) > 1:

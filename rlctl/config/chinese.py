@@ -90,12 +90,12 @@ WORDS = {
 
 
 def key_help(key: KeyInfo) -> str:
-    """What a key is, in the reader's language."""
+    """The help text of a key, in the reader's language."""
     return (LANGUAGE == "zh" and chinese(name_of(key))) or key.help
 
 
 def option_help(cls: type) -> str:
-    """What an option of a choice is, in the reader's language."""
+    """The help text of an option, in the reader's language."""
     return (LANGUAGE == "zh" and chinese(cls.__name__)) or summary_of(cls)
 
 

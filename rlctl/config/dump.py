@@ -51,7 +51,7 @@ def _section(value: Any, sparse: bool, base: Any) -> dict[str, Any]:
 
 
 def to_file(config: Config) -> dict[str, Any]:
-    """What a person would write: the schema's version, then only what differs from the defaults."""
+    """The config as a person would write it: the schema's version, then only what differs from the defaults."""
     plain: dict[str, Any] = to_plain(config, sparse=True)
     return {"rlctl": config.rlctl, **{key: item for key, item in plain.items() if key != "rlctl"}}
 

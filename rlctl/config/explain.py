@@ -29,7 +29,7 @@ Token = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One name that a choice can take."""
+    """An option of a choice, by its name."""
 
     name: str
     pattern: str
@@ -41,7 +41,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One key of the canonical config, in words."""
+    """The explanation of a key of the canonical config."""
 
     pattern: str
     """``data.train[].path``, ``algorithm.advantage<grpo>.epsilon``."""
@@ -64,7 +64,7 @@ class Explanation:
 
 
 def explain(key: str) -> Explanation:
-    """What is known of one key.
+    """Explain a key.
 
     Raises:
         ConfigError: there is no such key; the hint names the nearest.
@@ -181,7 +181,7 @@ def shown_default(value: Any) -> str:
 
 
 def default_of(key: KeyInfo) -> Any:
-    """What a key holds when a file is silent: its own default, or what the section above it sets instead."""
+    """The value of a key that a file does not set: its own default, or the one that the section above it sets."""
     above = key.pattern.rpartition(".")[0]
     parent = _keys().get(re.sub(r"(\[\]|\{\})?(<[^<>]*>)?$", "", above))
     outer = default_of(parent) if parent is not None else None

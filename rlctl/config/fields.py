@@ -21,7 +21,7 @@ from rlctl.common.records import record, with_methods
 
 @record
 class Unit:
-    """What a number counts or measures, as shown beside it."""
+    """The unit of a number, as shown beside it."""
 
     name: str
 

@@ -25,7 +25,7 @@ from rlctl.documents.paths import PLAIN
 
 @dataclass(frozen=True, slots=True)
 class FieldInfo:
-    """One field of a section."""
+    """A field of a section."""
 
     name: str
     """Name in a file (``lambda``, where Python has ``lambda_``)."""
@@ -60,7 +60,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 @cache
 def _evaluated(hint: str, module: str) -> Any:
-    """What an annotation of a module says."""
+    """Evaluate an annotation, in its module."""
     return eval(hint, vars(sys.modules[module]))
 
 
@@ -135,7 +135,7 @@ def _class_bodies(module: str) -> dict[str, list[ast.stmt]]:
 
 @dataclass(frozen=True, slots=True)
 class KeyInfo:
-    """One key of the canonical config, as ``walk`` finds it."""
+    """A key of the canonical config, as ``walk`` finds it."""
 
     pattern: str
     """``data.train[].path``, ``algorithm.advantage<grpo>.epsilon``."""
@@ -227,7 +227,7 @@ def option_patterns(cls: type) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One value of a config: a key that is not a container, or the chosen option of a choice."""
+    """A value of a config: a key that is not a container, or the chosen option of a choice."""
 
     path: tuple[str | int, ...]
     """Where it is: ``("data", "train", 0, "path")``."""
@@ -330,7 +330,7 @@ def _marked_patterns(declared: type) -> frozenset[str]:
 def _secrets_within(
     value: Any, path: tuple[str | int, ...], references: bool
 ) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """Those of plain values."""
+    """``secrets`` for plain values."""
     if isinstance(value, dict | list | tuple):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _secrets_within(item, (*path, key), references)

@@ -40,7 +40,7 @@ FOREIGN = frozenset({"extensions"})
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where one canonical value came from."""
+    """The origin of a canonical value."""
 
     kind: Literal["file", "override", "environment", "dialect_default"]
     """Written in the file, on the command line, taken from the environment, or what the dialect's silence means."""
@@ -124,7 +124,7 @@ class Loaded:
         return frozenset(path for path, source in self.sources.items() if source.kind == "dialect_default")
 
     def locate(self, path: KeyPath) -> Location | None:
-        """Where the value at ``path``, or the nearest value above it, was written."""
+        """The place where the value at ``path``, or else the nearest value above it, was written."""
         for length in range(len(path), 0, -1):
             source = self.sources.get(path[:length])
             if source is not None and source.at is not None:
@@ -132,7 +132,8 @@ class Loaded:
         return None
 
     def locate_any(self, path: KeyPath) -> Location | None:
-        """As ``locate``; of a section that nothing above was written for, where the first of its values was, else of its item."""
+        """``locate``, but for a section that is written nowhere itself: the place of its first value, or of the first
+        value of its list item."""
         item = next((path[:length] for length in range(len(path), 0, -1) if isinstance(path[length - 1], int)), path)
         places = (
             source.at
@@ -222,7 +223,7 @@ def _indexed(path: KeyPath, values: Any) -> KeyPath:
 
 
 def _places(value: Any, path: KeyPath, values: Any) -> Iterator[KeyPath]:
-    """Where an override puts something: a mapping goes into the mapping that is there, key by key."""
+    """The paths that an override sets: a mapping is merged into an existing one, key by key."""
     if isinstance(value, Mapping) and isinstance(_at(values, path), Mapping):
         for name, item in value.items():
             yield from _places(item, (*path, name), values)
@@ -322,7 +323,7 @@ def live_expressions(loaded: Loaded, environment: Mapping[str, str] | None = Non
 
 
 def _live(loaded: Loaded, plain: dict[str, Any], environment: Mapping[str, str] | None) -> dict[KeyPath, str]:
-    """The same, with the plain values of the config."""
+    """The expressions that still give the config's values, by path; ``plain`` are these values."""
     there = {path: text for path, text in loaded.expressions.items() if _at(plain, path) is not _NOWHERE}
     candidates = {path: text for path, text in there.items() if not _MOMENT.search(text)}
     while candidates:
@@ -338,7 +339,7 @@ def _live(loaded: Loaded, plain: dict[str, Any], environment: Mapping[str, str] 
 
 
 def _section_of(config: Config, name: str) -> Any:
-    """What a config holds at a key of the top."""
+    """The value of a top-level key of a config."""
     return getattr(config, fields_of(Config)[name].attribute)
 
 
@@ -362,7 +363,7 @@ _NOWHERE: Any = object()
 
 
 def _at(tree: Any, path: KeyPath) -> Any:
-    """What is there in plain values; ``_NOWHERE`` where nothing is."""
+    """The value at a path of plain values; ``_NOWHERE`` if there is none."""
     try:
         for part in path:
             tree = tree[part]
@@ -456,7 +457,7 @@ def _changed(
     resolved: Resolved | None = None,
     left: Collection[KeyPath] = (),
 ) -> Loaded:
-    """The same with another config, in which the values at ``paths`` were set by ``by``, and those at ``left`` are gone."""
+    """Replace the config: ``by`` set the values at ``paths`` and removed those at ``left``."""
     gone = {*paths, *left}
     sources = {path: source for path, source in loaded.sources.items() if not _under_any(path, gone)}
     sources |= {path: Source("override", dotted(path), Location(by)) for path in paths}

@@ -24,7 +24,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """What the head of a preset's file says of it."""
+    """A preset, as the comment at the top of its file describes it."""
 
     name: str
     title: str
@@ -51,7 +51,7 @@ class Preset:
 
     @property
     def cited(self) -> str:
-        """Its paper, or the repository of its source."""
+        """The citation: the paper, or the repository of the source."""
         return f"arXiv {self.paper}" if self.paper else self.repository
 
     @property
@@ -61,22 +61,22 @@ class Preset:
 
     @property
     def result(self) -> str:
-        """Of a published run: the benchmark and what it reached."""
+        """The benchmark of a published run and the score that it reached."""
         return self.expect.rpartition(" (")[0]
 
     @property
     def stated(self) -> str:
-        """Of a published run: where its result is stated."""
+        """The place where the result of a published run is stated."""
         return self.expect.rpartition(" (")[2].removesuffix(")")
 
     @property
     def hardware(self) -> str:
-        """Its cluster as ``--cluster`` takes it."""
+        """The cluster, as ``--cluster`` takes it."""
         return self.plan.rpartition("--cluster ")[2]
 
     @property
     def repository(self) -> str:
-        """Of a published run: owner and name of the repository of its source."""
+        """Owner and name of the repository of a published run's source."""
         return "/".join(self.link.removeprefix("https://github.com/").split("/")[:2])
 
 
@@ -116,7 +116,7 @@ def text(name: str) -> str:
 
 
 def folder() -> Path:
-    """Where the presets are: beside the package in a checkout, inside it in an installed wheel."""
+    """The folder of the presets: beside the package in a checkout, inside it in an installed wheel."""
     installed = _PACKAGE / "presets_data"
     return installed if installed.is_dir() else _PACKAGE.parent / "presets"
 

@@ -94,7 +94,7 @@ def _option_titles(keys: list[KeyInfo]) -> Iterator[tuple[str, str]]:
 
 
 def _repeats(key: KeyInfo, seen: dict[type, str], hidden: list[str]) -> str:
-    """Where the keys of a section were printed before; remembers those that are printed here."""
+    """A link to where the keys of a section were printed before; remembers those that are printed here."""
     for held, suffix in sections_in(key.info.type):
         where = f"{key.pattern}{suffix}"
         first = seen.setdefault(held, where)

@@ -16,7 +16,7 @@ NUMERIC = frozenset({"float", "int", "bool", "round", "max", "min", "len", "sum"
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """One kind of value that a function returns."""
+    """A kind of value that a function returns."""
 
     kind: str
     line: int
@@ -26,7 +26,7 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Returns:
-    """What a function surely returns on some path; what cannot be told is left out."""
+    """The values that a function surely returns on some path; values that cannot be known statically are left out."""
 
     values: tuple[Returned, ...]
     is_async: bool
@@ -46,13 +46,13 @@ class Returns:
 
 
 def returns_of(path: Path, name: str) -> Returns | None:
-    """What a function of a file returns; None if the file lacks it, or it is no plain function."""
+    """The values that a function of a file returns; None if the file lacks it, or it is no plain function."""
     node = plain_function(path, name)
     return None if node is None else returns_in(node)
 
 
 def returns_in(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Returns:
-    """What a function of a syntax tree returns."""
+    """The values that a function of a syntax tree returns."""
     return Returns(tuple(_Function(node).returned()), isinstance(node, ast.AsyncFunctionDef))
 
 

@@ -13,7 +13,7 @@ BATCH_ARGUMENTS = ("data_sources", "solution_strs", "ground_truths", "extra_info
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What a function can be called with."""
+    """The parameters of a function."""
 
     names: frozenset[str]
     anything: bool

@@ -40,7 +40,7 @@ def json_schema() -> Node:
 
 
 def _stage(root: dict[str, Node]) -> Node:
-    """One stage: a name, and any section in part; what a part may hold is checked once it is merged."""
+    """The schema of a stage: a name, and any section in part; sections are checked once they are merged."""
     sections = {
         name: {"description": node.get("description", "")}
         for name, node in root.items()

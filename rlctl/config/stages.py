@@ -26,7 +26,7 @@ from rlctl.documents.paths import KeyPath
 
 @record
 class Stage:
-    """One stage of a run, resolved."""
+    """A resolved stage of a run."""
 
     name: str
     config: Config
@@ -89,7 +89,7 @@ def stages_of(config: Config) -> list[Stage]:
 
 
 def resolve_stages(config: Config) -> tuple[list[Stage], list[Finding]]:
-    """As ``stages_of``, with problems as findings located at their stage."""
+    """``stages_of``, but with problems as findings located at their stage."""
     if not config.stages:
         return [Stage("main", config, continues=False)], []
     plain = to_plain(config)
@@ -121,7 +121,7 @@ def _misnamed(name: str, why: str, index: int) -> Finding:
 
 
 def combine(parts: Sequence[tuple[str, Config]]) -> Config:
-    """One config whose stages are the given configs, in order; the last is the base that the others differ from.
+    """Combine configs into one with a stage for each, in order; the last is the base that the others differ from.
 
     A part whose model is the first part's continues from the weights of the part before.
     """

@@ -21,7 +21,7 @@ EVALUATION = ("schedule.evaluate", "data.eval", "data.shuffle_evaluation", "roll
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """One thing that the file would say otherwise, or not at all."""
+    """A value that a saved file would hold otherwise, or not at all."""
 
     key: str
     """Canonical; of the file that was read if nothing here stands for it."""
@@ -34,7 +34,7 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What saving under a name would do."""
+    """The result that saving under a name would have."""
 
     draft: Draft | None
     """None if the dialect cannot hold the config at all; ``refusal`` says why."""
@@ -45,7 +45,7 @@ class Outlook:
 
 
 def outlook(session: Session, path: Path, dialect: str | None, *, script: bool) -> Outlook:
-    """What saving a config under a name would write, and everything that the file would say otherwise.
+    """Work out what saving a config under a name would write, and every value that the file would hold otherwise.
 
     Args:
         session: of the config.
@@ -97,7 +97,7 @@ def _of_entry(session: Session, entry: Entry, keys: list[str]) -> Deviation:
 
 
 def _of_finding(finding: Finding) -> Deviation:
-    """What the writer had to assume: it may change training."""
+    """A deviation from a finding of the writer: an assumption, which may change training."""
     message = finding.message.removeprefix(f"'{finding.key}': ") if finding.key else finding.message
     return Deviation(finding.key, "", "", message, True)
 

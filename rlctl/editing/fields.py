@@ -66,7 +66,7 @@ ESSENTIAL = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FieldView:
-    """One value of a config."""
+    """A value of a config, as the editor shows it."""
 
     path: KeyPath
     pattern: str
@@ -132,7 +132,8 @@ _CODE = re.compile(r"(`{1,2})([^`]+)\1")
 
 
 class Form:
-    """The fields of a session, kept up to date: a section that was not changed is the object that it was, and not asked again."""
+    """The fields of a session, kept up to date: a section that was not changed is the object that it was, and not asked
+    again."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -183,7 +184,7 @@ Names = Callable[[str], Iterable[str]]
 
 
 def no_names(pattern: str) -> Iterable[str]:
-    """Where nothing else is known by a name."""
+    """The names of a key where other formats have none."""
     return ()
 
 
@@ -284,7 +285,7 @@ def _help(pattern: str) -> str:
 
 @cache
 def _nature(pattern: str) -> tuple[Kind, str, tuple[str, ...]]:
-    """What a key is edited with, its type in words, and its options: they never change."""
+    """The kind of input for a key, its type in words, and its options. Cached: they never change."""
     info = keys()[pattern].info
     return kind_of(info), shown_type(info), _options(info)
 
@@ -292,7 +293,7 @@ def _nature(pattern: str) -> tuple[Kind, str, tuple[str, ...]]:
 def field_at(
     key: KeyInfo, path: KeyPath, value: Any, default: Any, loaded: Loaded, *, dormant: list[str], edited: bool = False
 ) -> FieldView:
-    """One field, at a place of a config."""
+    """Describe a field at a path of a config."""
     info = key.info
     required = info.required and default is None
     kind, type_, options = _nature(key.pattern)
@@ -321,7 +322,7 @@ def field_at(
 
 
 def meanings(view: FieldView) -> dict[str, str]:
-    """What each option of a choice is, or each kind of item of a list of them; nothing for other fields."""
+    """The help text of each option of a choice, or of a list of them; empty for other fields."""
     held = [cls for cls, _ in sections_in(view.info.type) if issubclass(cls, Choice)]
     options = {name: found[1] for cls in held for name in cls.names() if (found := cls.option(name)) is not None}
     return {name: without_markup(option_help(option)) for name, option in options.items()}
@@ -333,7 +334,7 @@ def without_markup(text: str) -> str:
 
 
 def kind_of(info: FieldInfo) -> Kind:
-    """What a field is edited with."""
+    """The kind of input for a field."""
     held = sections_in(info.type)
     if any(suffix == "[]" for _, suffix in held) or _has(info.type, tuple):
         return "list"
@@ -365,7 +366,7 @@ def _has(hint: Any, kind: type) -> bool:
 
 
 def origin_of(loaded: Loaded, path: KeyPath) -> str:
-    """Where a value was written: file and line, ``--set``, here, the environment, or a default and whose."""
+    """The origin of a value in words: file and line, ``--set``, the editor, the environment, or a default and whose."""
     for length in range(len(path), 0, -1):
         source = loaded.sources.get(path[:length])
         if source is None:

@@ -26,7 +26,7 @@ ITEM = "item"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item of a list, or one key of a mapping with its value."""
+    """An item of a list, or a key of a mapping with its value."""
 
     name: str | int
     text: str
@@ -34,7 +34,7 @@ class Item:
 
 
 def items(session: Session, path: KeyPath) -> list[Item]:
-    """What a list or mapping holds now.
+    """The items of a list or mapping.
 
     Raises:
         ConfigError: the key holds neither.
@@ -110,7 +110,7 @@ def move(session: Session, path: KeyPath, index: int, by: int) -> int:
 
 
 def options(session: Session, path: KeyPath) -> tuple[str, ...]:
-    """What a new item can be, where it is one of several kinds, as the rewards are."""
+    """The kinds that a new item can have, as for rewards; empty if there is only one."""
     held = _sections(session, path)
     return held[0].names() if held and issubclass(held[0], Choice) else ()
 
@@ -146,7 +146,7 @@ def _sections(session: Session, path: KeyPath) -> list[type]:
 
 
 def info_at(config: Config, path: KeyPath) -> FieldInfo | None:
-    """What the schema says of the field at a path; None of an item, and where there is none."""
+    """The schema's field at a path; None for an item, and for a path without a field."""
     value: Any = config
     info: FieldInfo | None = None
     for part in path:
@@ -177,7 +177,7 @@ def text_as_yaml(name: str, text: str) -> str:
 
 
 def name_in_text(path: KeyPath) -> str:
-    """What a value is called in its text."""
+    """The name under which a value stands in a text of its own."""
     return path[-1] if isinstance(path[-1], str) else ITEM
 
 

@@ -19,7 +19,7 @@ _KEY = re.compile(r"[a-z_]+(?:\[\d+\])?(?:\.[a-z_0-9]+(?:\[\d+\])?)+")
 
 
 class Leads:
-    """Of one translation of a session's config."""
+    """Finds the field that explains a line of a translation's report."""
 
     def __init__(self, session: Session, found: Translation) -> None:
         self._plain = to_plain(session.config)
@@ -33,7 +33,8 @@ class Leads:
         return self._fields.get(entry.key) or self._known(entry.key)
 
     def of_finding(self, finding: Finding) -> KeyPath:
-        """The field behind the key of either file that the writer warns of, else the one that its words name; empty for none."""
+        """The field behind the key of either file that the writer warns of, else the one that its words name; empty for
+        none."""
         told = finding.key
         source = next((self._sources[key] for key in self._sources if key == told or _is_in(key, told)), told)
         if told and (path := self._fields.get(source) or self._known(source)):
@@ -61,12 +62,12 @@ def _is_in(key: str, section: str) -> bool:
 
 @cache
 def _called(dialect: str, key: str) -> KeyPath:
-    """What a key of a dialect is here: the nearest section of all keys that it fills, or the first of these."""
+    """The canonical path of a dialect's key: the section shared by all keys that it fills, or else the first of these."""
     filled = [path for meaning in meanings(f"{dialect}:{key}") for path in meaning.canonical] if dialect and key else []
     found = [parse_dotted(re.split(r"[\[{]", path, maxsplit=1)[0]) for path in filled]
     return (_shared(found) or found[0]) if found else ()
 
 
 def _shared(paths: Sequence[KeyPath]) -> KeyPath:
-    """What all paths begin with."""
+    """The longest common prefix of paths."""
     return tuple(parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False)))

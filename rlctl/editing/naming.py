@@ -17,7 +17,7 @@ _OF_A_CHOICE = ("", ".type", "[].type", "{}.type")
 
 @cache
 def names_of(pattern: str) -> dict[str, tuple[str, ...]]:
-    """What each dialect that has the key calls it; ``pattern`` as a field has it."""
+    """The names of a key in each dialect that has it; ``pattern`` as in ``FieldView``."""
     found: dict[str, dict[str, None]] = {}
     for said in _spellings_of(pattern):
         found.setdefault(said.dialect, {}).update(dict.fromkeys(key.name for key in said.keys))
@@ -26,7 +26,7 @@ def names_of(pattern: str) -> dict[str, tuple[str, ...]]:
 
 @cache
 def name_in(pattern: str, dialect: str, kind: str) -> str:
-    """What a kind of a dialect's files calls the key, as ``ppo`` of verl; empty if such a file has no key for it."""
+    """The name of a key in a kind of a dialect's files, such as verl's ``ppo``; empty if such a file has no key for it."""
     found = (said for said in _spellings_of(pattern) if said.dialect == dialect and kind in said.kinds)
     return next((said.keys[0].name for said in found if said.keys), "")
 
@@ -53,7 +53,8 @@ MEANT = {
 
 @cache
 def all_names(pattern: str) -> tuple[str, ...]:
-    """What any dialect, TRL, OpenRLHF or vLLM calls the key; what a person means by it first, and another key by it last."""
+    """The names of a key in all dialects, TRL, OpenRLHF and vLLM; first those by which people mean this key, last those
+    by which they mean another."""
     names = [name for names in names_of(pattern).values() for name in names]
     names += _words_of().get(re.sub(r"<[^<>]*>", "", pattern), ())
     meant = {name: MEANT.get(name.rpartition(".")[2], "") for name in names}

@@ -1,4 +1,5 @@
-"""What a config means on machines, as a picture's data: who is on each device, and the batch from prompts to optimizer steps."""
+"""What a config means on machines, as a picture's data: who is on each device, and the batch from prompts to optimizer
+steps."""
 
 from __future__ import annotations
 
@@ -25,7 +26,10 @@ from rlctl.runs.launching import place
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device: who is on it, and the memory that they are estimated to need. What takes turns does not add up."""
+    """A device: the roles on it, and the memory that they are estimated to need.
+
+    Memory of roles that take turns is not added up.
+    """
 
     number: int
     letters: str
@@ -77,7 +81,7 @@ def _device(stage: StagePlan, number: int) -> Device:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where a stage ends, whichever it reaches first."""
+    """The limits of a stage; it ends at the one that it reaches first."""
 
     steps: int | None
     """Whatever data there is."""
@@ -102,7 +106,7 @@ class Planned:
 
 
 def changes_that_fit(found: Planned, config: Config) -> list[Change]:
-    """What makes the first stage fit that does not; empty if all fit, or nothing was found that does.
+    """Changes that make the first stage fit that does not; empty if all fit, or if no such changes were found.
 
     Of a config with stages, they are made in that stage.
     """
@@ -157,7 +161,7 @@ def planned(session: Session, cluster: Cluster | None = None) -> Planned:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What there is already under the name of a run."""
+    """The run that already has a name, if there is one."""
 
     status: str = ""
     """Of the run of that name; empty where there is none."""
@@ -191,7 +195,10 @@ def before(config: Config) -> Before:
 
 
 def obstacles(findings: list[Finding], *, elsewhere: bool = False) -> list[Finding]:
-    """What a run could not start with; ``elsewhere``: it runs on other machines, of which some findings say nothing."""
+    """The findings that keep a run from starting.
+
+    With ``elsewhere`` it runs on other machines, and findings about this one are left out.
+    """
     left_out = ABOUT_THIS_MACHINE if elsewhere else ()
     return [finding for finding in findings if finding.level is Level.ERROR and finding.code not in left_out]
 

@@ -22,7 +22,7 @@ from rlctl.runs.record import began
 
 
 def folder() -> Path:
-    """Where it is kept: ``recovery`` in rlctl's folder of state."""
+    """The folder of recovery files: ``recovery`` in rlctl's state folder."""
     return state_folder() / "recovery"
 
 
@@ -40,7 +40,8 @@ class Kept:
     changes: tuple[Change, ...]
     """What was not saved, without secrets: these are typed anew."""
     text: str
-    """The text that the changes are made to, if that is not the file: a whole text that was written, or what a save replaced."""
+    """The text that the changes are made to, if that is not the file: a whole text that was written, or what a save
+    replaced."""
     time: float
     pid: int
     process_began: str | float | None
@@ -94,7 +95,7 @@ def forget(session: Session) -> None:
 
 
 def kept(file: Path | None = None) -> Iterator[Kept]:
-    """What editors that are gone left, newest first; of one file, or of all."""
+    """Unsaved work of editors that have ended, newest first; for one file, or for all."""
     found = [item for place in folder().glob("*.json") if (item := _read(place)) is not None]
     wanted = None if file is None else file.resolve()
     for item in sorted(found, key=lambda item: -item.time):
@@ -103,7 +104,7 @@ def kept(file: Path | None = None) -> Iterator[Kept]:
 
 
 def never_saved() -> Iterator[Kept]:
-    """Those of them that have no file yet."""
+    """Unsaved work of editors that have ended, for configs without a file."""
     return (item for item in kept() if item.file is None and (item.changes or item.text))
 
 

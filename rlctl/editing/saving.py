@@ -122,7 +122,7 @@ def with_own_value(text: str, name: str, dialect: str, loaded: Loaded, path: Key
 
 
 def reread(text: str, name: str, dialect: str, loaded: Loaded, given: Mapping[str, str] | None = None) -> Loaded:
-    """What a text that once held ``loaded`` holds now: a script may say another thing each time, as ``$(date)`` does."""
+    """Read a text again that held ``loaded``: a script may give other values each time, as with ``$(date)``."""
     found = _loaded(text, name, dialect, given) if is_script(text, name) else None
     return found if found is not None else loaded
 
@@ -159,7 +159,7 @@ def _loaded(text: str, name: str, dialect: str, given: Mapping[str, str] | None 
 
 
 def gathered(text: str, name: str, given: Mapping[str, str] | None) -> Input:
-    """What a text is, read as it is here; a launch script with what it is given.
+    """Read a text; a launch script with the variables that it is given.
 
     Raises:
         RlctlError: it, or something that it includes, cannot be read.
@@ -225,7 +225,7 @@ class _Variables:
                 changes = self._changed(path, value, changes)
 
     def _changed(self, path: KeyPath, value: Any, changes: dict[KeyPath, Any]) -> dict[KeyPath, Any]:
-        """What is left to change once the variable of one override has another default, where that is all it does."""
+        """The changes that are left once the default of an override's variable is edited, if that changes nothing else."""
         lines, key = self.text.splitlines(keepends=True), dotted(path)
         used = _lines_in_use(self.now, self._name)
         found = _line_of(lines, key, used)
@@ -260,7 +260,7 @@ class _Variables:
             self._all = "".join(default.with_value(lines, value))
 
     def also(self) -> tuple[tuple[KeyPath, Any, Any], ...]:
-        """What else would change if every default were edited that sets its key."""
+        """Other values that would change if the default of each disconnected key's variable were edited."""
         if not any(one.variable for one in self.disconnected):
             return ()
         read = _loaded(self._all, self._name, self._dialect, self._given)
@@ -268,7 +268,7 @@ class _Variables:
 
 
 def _moved(before: Loaded, now: Loaded, wanted: Loaded) -> Iterator[tuple[KeyPath, Any, Any]]:
-    """What changed that was to stay: the path and both values, those of one dialect's own keys included."""
+    """Unwanted changes: the path and both values of what should have stayed, keys of one dialect alone included."""
     old, new, meant = (_plain_values(one) for one in (before, now, wanted))
     found = [
         path
@@ -287,7 +287,7 @@ def _plain_values(loaded: Loaded) -> dict[KeyPath, Any]:
 
 
 def _prefixes(loaded: Loaded, dialect: str) -> dict[str, str]:
-    """What stands before each key of a script's overrides, as ``+`` for one that the framework's config does not have.
+    """The prefix of each key of a script's overrides, such as ``+`` for one that the framework's config does not have.
 
     Raises:
         RlctlError: the dialect has no scripts.
@@ -351,7 +351,7 @@ def _prefix_of(line: str, key: str) -> str:
 
 
 def _value_of(line: str, key: str) -> tuple[int, int] | None:
-    """Where the value of an override is in its line; None for one in single quotes, which bash takes as it is."""
+    """The position of an override's value in its line; None for one in single quotes, which bash takes as it is."""
     found = _override(key).search(line)
     if found is None or found["in_single"] is not None:
         return None

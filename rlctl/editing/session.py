@@ -53,7 +53,7 @@ class FileProtectedError(SaveOverError):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that a person did."""
+    """A change of a value, made by a person."""
 
     path: KeyPath
     value: Any
@@ -73,9 +73,11 @@ class _State:
     changes: tuple[Change, ...] = ()
     """None of them for what was opened."""
     base: OnDisk | None = None
-    """The text that it is a change of: the file as it was read, or a whole text that a person wrote; None where there is none."""
+    """The text that it is a change of: the file as it was read, or a whole text that a person wrote; None where there is
+    none."""
     merges: int = 0
-    """How many versions of the file by other programs it contains: an older state gets the later ones when it is gone back to."""
+    """How many versions of the file by other programs it contains: an older state gets the later ones when it is gone
+    back to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class OnDisk:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """What another program wrote into the file, next to what was changed here since."""
+    """A three-way merge: what another program wrote into the file, and what was changed in the editor since."""
 
     file: OnDisk
     report: Report
@@ -124,7 +126,7 @@ class SideEffect:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What saving would write, and what it would change that nobody asked for."""
+    """The text that saving would write, and the unwanted changes that it would make."""
 
     text: str
     loaded: Loaded
@@ -151,7 +153,7 @@ class _Merged:
 
 @dataclass
 class Session:
-    """One config being edited. A change that does not fit leaves it as it was; there is no end to undo."""
+    """A config being edited. A change that is not valid leaves it as it was; undo has no limit."""
 
     file: OnDisk | None
     """None for a config that was never saved."""
@@ -276,7 +278,7 @@ class Session:
 
     @property
     def unsaved(self) -> list[Change]:
-        """What makes the config of now from the text that it is a change of (``base``); without a text, from defaults.
+        """The changes from ``base``, the text that is edited, to the current config; from the defaults if there is no text.
 
         That text is the file, unless what was saved was undone, or a whole text was written: then it is kept too.
         """
@@ -285,7 +287,7 @@ class Session:
 
     @property
     def changes(self) -> list[Change]:
-        """What was done since the file was opened, first to last, without what was undone."""
+        """The changes since the file was opened, in order, without those undone."""
         return [change for state in self._states[1 : self._now + 1] for change in state.changes]
 
     # Changing
@@ -420,7 +422,7 @@ class Session:
     # What is thought of it
 
     def findings(self, cluster: Cluster | None = None) -> list[Finding]:
-        """What the checks say, and what reading the file said that is still so."""
+        """The findings of the checks, and those of reading the file that still hold."""
         now = self.loaded
         checked = check(now.config, locate=now.locate_any, cluster=cluster, symbolic=now.expressions, silent=now.silent)
         own = [expressible_fixes(finding, now, self.dialect, self.facts) for finding in checked]
@@ -816,7 +818,8 @@ def overlap(one: str, other: str) -> bool:
 
 
 def _changes(before: Loaded, after: Loaded) -> Iterator[Change]:
-    """The smallest changes that make one config from another; an option with other keys, or a longer list, changes as a whole."""
+    """The smallest changes that make one config from another; an option with other keys, or a longer list, changes as a
+    whole."""
     yield from _changed_parts(_tree(before), _tree(after), ())
 
 
@@ -966,7 +969,7 @@ def _errors(report: Report) -> Iterator[str]:
 
 
 def _silence(dialect: str) -> Config:
-    """What an empty file of a dialect means; rlctl's own defaults where it means nothing."""
+    """The config that an empty file of a dialect means; rlctl's own defaults if it means none."""
     document = Document(name="<empty>", values={}, marks={}, comments={}, text="")
     try:
         loaded, _ = read_document(document, dialect=dialect)
