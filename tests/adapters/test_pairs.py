@@ -26,8 +26,13 @@ from .corpus import examples, some
 from .pairs import read_pairs
 
 DIALECTS = others()
-IN_ONE_PROCESS = [pytest.param(name, marks=pytest.mark.xdist_group(f"pairs of {name}")) for name in DIALECTS]
-"""What the keys of a dialect fill is tried once for three tests."""
+NEWEST, ALL = False, True
+"""Of the releases of a dialect; all of them take ten minutes."""
+RELEASES = [
+    *(pytest.param(name, NEWEST, marks=pytest.mark.xdist_group(f"pairs of {name}")) for name in DIALECTS),
+    *(pytest.param(name, ALL, marks=pytest.mark.soak) for name in DIALECTS),
+]
+"""What the keys of a dialect fill is tried once for two tests, which run in one process."""
 
 
 @cache
@@ -95,8 +100,10 @@ def _allowed(name: str, declared: Mapping[str, set[str]]) -> set[str]:
     }
 
 
-def _versions(name: str, rule: Rule) -> list[str]:
+def _versions(name: str, rule: Rule, releases: bool) -> list[str]:
     own = dialect(name).versions
+    if releases is NEWEST:
+        return [own[-1]]
     ends = [end for key in rule.keys for end in (key.since, key.until) if end]
     return list(
         dict.fromkeys([own[-1], own[0], *(version for end in ends for version in own if version.startswith(end))])
@@ -104,16 +111,16 @@ def _versions(name: str, rule: Rule) -> list[str]:
 
 
 @cache
-def _seen(name: str) -> dict[int, dict[str, set[KeyPath]]]:
+def _seen(name: str, releases: bool) -> dict[int, dict[str, set[KeyPath]]]:
     """What the keys of each rule fill."""
-    return {number: _read(name, rule, tables) for number, (rule, tables) in rules(name).items()}
+    return {number: _read(name, rule, tables, releases) for number, (rule, tables) in rules(name).items()}
 
 
-def _read(name: str, rule: Rule, tables: Sequence[tuple[str, Table]]) -> dict[str, set[KeyPath]]:
+def _read(name: str, rule: Rule, tables: Sequence[tuple[str, Table]], releases: bool) -> dict[str, set[KeyPath]]:
     found: dict[str, set[KeyPath]] = defaultdict(set)
     keys = tuple({key.name: key for key in (*(key for key, _ in rule.pairs), *rule.keys)}.values())
     for _, table in tables[:1]:
-        for version in _versions(name, rule):
+        for version in _versions(name, rule, releases):
             for plain in texts(name):
                 names = rule.names if isinstance(rule, Spelled) else {}
                 text = {names.get(role, role): block for role, block in plain.items()}
@@ -122,11 +129,11 @@ def _read(name: str, rule: Rule, tables: Sequence[tuple[str, Table]]) -> dict[st
     return found
 
 
-@pytest.mark.parametrize("name", IN_ONE_PROCESS)
-def test_what_a_key_fills_is_declared(name: str) -> None:
+@pytest.mark.parametrize(("name", "releases"), RELEASES)
+def test_what_a_key_fills_is_declared(name: str, releases: bool) -> None:
     wrong: list[str] = []
     for number, (rule, _) in rules(name).items():
-        declared, seen = _declared(rule), _seen(name)[number]
+        declared, seen = _declared(rule), _seen(name, releases)[number]
         title = getattr(rule, "name", type(rule).__name__)
         for key, leaves in seen.items():
             allowed = _allowed(key, declared)
@@ -154,12 +161,12 @@ NAMED = {
 """Pairs that a report names, although no change of the key alone changes the value."""
 
 
-@pytest.mark.parametrize("name", IN_ONE_PROCESS)
-def test_a_key_that_fills_anything_fills_all_that_is_declared(name: str) -> None:
+@pytest.mark.parametrize(("name", "releases"), RELEASES)
+def test_a_key_that_fills_anything_fills_all_that_is_declared(name: str, releases: bool) -> None:
     """Keys that are asleep in all texts are not judged."""
     wrong = []
     for number, (rule, _) in rules(name).items():
-        seen = _seen(name)[number]
+        seen = _seen(name, releases)[number]
         wrong += [
             f"{getattr(rule, 'name', rule)}: {key} is said to fill {canonical}, but does not"
             for key, names in (_declared(rule).items() if isinstance(rule, CustomRule) else ())
@@ -176,10 +183,14 @@ ASLEEP = {"verl": 4, "trinity": 26, "roll": 44}
 """Keys that no text here makes fill anything, so that what is declared of them is not judged."""
 
 
-@pytest.mark.parametrize("name", IN_ONE_PROCESS)
+@pytest.mark.soak
+@pytest.mark.parametrize("name", DIALECTS)
 def test_few_keys_are_asleep_in_all_texts(name: str) -> None:
     asleep = [
-        key for number, (rule, _) in rules(name).items() for key in _declared(rule) if not _seen(name)[number].get(key)
+        key
+        for number, (rule, _) in rules(name).items()
+        for key in _declared(rule)
+        if not _seen(name, ALL)[number].get(key)
     ]
     assert len(asleep) <= ASLEEP[name], asleep
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import string
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from textual.widgets import Button, Input, OptionList, Static
 from rlctl.documents import parse_dotted
 from rlctl.editing.session import Session
 from rlctl.tui.app import RlctlApp
+from rlctl.tui.dialogs import dialog
 from rlctl.tui.dialogs.ask import AskScreen, ChooseScreen
 from rlctl.tui.dialogs.dialog import Dialog
 from rlctl.tui.dialogs.items import ItemsScreen
@@ -151,17 +151,21 @@ def test_a_box_ignores_what_is_typed_for_the_page_below_it(
     file: Path, box: type[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Dialog, "DEAF_SECONDS", 0.5)
+    now = 0.0
+    monkeypatch.setattr(dialog, "monotonic", lambda: now)
     answers: list[Any] = []
 
     async def act(screen: EditorScreen, pilot: Any) -> None:
+        nonlocal now
         asked = box("lose it?", "yes") if box is AskScreen else box("lose it?", [("yes", "lose it")])
         screen.app.push_screen(asked, answers.append)
-        began = time.monotonic()
-        while time.monotonic() < began + 1.5:  # one stream, longer than the first moment
+        await settled(asked, pilot)
+        for _ in range(8):  # one stream, longer than the first moment
             await pilot.press("down", "enter", "l", "y", "s", "1", "escape")
+            now += 0.2
         assert answers == []
         assert screen.app.screen is asked
-        await pilot.pause(0.6)
+        now += 0.6
         await pilot.press("l", "y", "s", "1", "n", "d", "c")
         assert screen.app.screen is asked, "no letter answers"
         await pilot.press("down", "enter")
