@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +21,7 @@ from rlctl.common.messages.reasons import said
 from rlctl.common.report import Level, Report, finding
 
 if TYPE_CHECKING:
+    from rlctl.config import Loaded
     from rlctl.translation.checking import Checked, Question
 
 
@@ -43,9 +45,12 @@ def check(
     inputs: arguments.Inputs,
     *,
     runner: Annotated[
-        arguments.Runner,
-        typer.Option(help="Which framework runs the config: rlctl, or one whose own requirements are applied."),
-    ] = arguments.Runner.RLCTL,
+        arguments.Runner | None,
+        typer.Option(
+            help="Which framework runs the config: by default the file's own; rlctl for [b]rlctl launch[/b].",
+            show_default=False,
+        ),
+    ] = None,
     cluster: Annotated[
         str | None,
         typer.Option(
@@ -97,6 +102,9 @@ def check(
 ) -> None:
     """Check configs before a run: keys, batch arithmetic, placement, memory, paths, reward code, data columns, model folders.
 
+    A file is checked for the framework that it is written for: what that one refuses, ignores or does otherwise. With
+    [b]--runner rlctl[/b] it is checked for [b]rlctl launch[/b].
+
     Each finding has a code, a file and line, and what to do about it. Nothing is changed, imported or started. Several files,
     and the configs of a folder, are checked one by one. A path that is missing on this machine is a warning, because the
     config may be for another one; [b]--here[/b] says that it is for this one, and asks its services, too. Exits 1 if a config
@@ -115,7 +123,9 @@ def check(
 
     [cyan]rlctl check run.yaml --here[/cyan]
 
-    [cyan]rlctl check configs/ --runner verl --format github --fail-on error[/cyan]
+    [cyan]rlctl check verl.yaml --runner rlctl[/cyan]
+
+    [cyan]rlctl check configs/ --format github --fail-on error[/cyan]
     """
     from rlctl.checks.silence import refuse_unknown
     from rlctl.translation.checking import VERIFIED, Question
@@ -133,7 +143,7 @@ def check(
         variables=variables,
         cluster=arguments.cluster_of(cluster) if cluster else None,
         allow_unknown=allow_unknown,
-        runner=runner,
+        runner=runner or "",
         data=data,
         here=here,
         ignored=ignored,
@@ -189,18 +199,25 @@ def _checked(
     inputs: Sequence[str], question: Question, *, skips: bool = False, only_configs: bool = False
 ) -> Checked | None:
     """What is found in one config; None for a file of several that is no config."""
-    from rlctl.translation.checking import Checked, checked
+    from rlctl.translation.checking import RLCTL, Checked, checked, runner_of
 
     file = inputs[0] if inputs and is_file(inputs[0]) else ""
-    try:
-        loaded, report = arguments.read_inputs(
+
+    def read(*, without_kept: bool) -> tuple[Loaded | None, Report]:
+        return arguments.read_inputs(
             inputs,
             dialect=question.dialect,
             assignments=question.assignments,
             trace=question.trace and file.endswith(SCRIPT_ENDINGS),
             variables=question.variables,
-            without_kept=question.runner is not arguments.Runner.RLCTL,
+            without_kept=without_kept,
         )
+
+    try:
+        loaded, report = read(without_kept=question.runner != RLCTL)
+        runner = runner_of(report.dialect, question.runner)
+        if runner == RLCTL != question.runner:
+            loaded, report = read(without_kept=False)
     except RlctlError as error:
         if not skips:
             raise
@@ -215,7 +232,7 @@ def _checked(
         at = error.at or Location(file)
         report.findings.append(finding("unreadable", Level.ERROR, at=at, reason=error.message, advice=error.hint))
         return Checked(file, report)
-    return checked(loaded, report, question, file)
+    return checked(loaded, report, replace(question, runner=runner), file)
 
 
 def is_other_yaml(file: str) -> bool:

@@ -16,9 +16,6 @@ from rlctl.common.messages import text as message
 from rlctl.common.messages.reasons import said
 from rlctl.common.report import Report
 
-RUNNERS = frozenset({"verl", "trinity", "roll"})
-"""Frameworks whose own requirements ``rlctl check --runner`` knows."""
-
 
 class OnLoss(StrEnum):
     """What happens if a key cannot be converted, or training changes."""
@@ -159,8 +156,7 @@ def closing(target: str, content: str | None, out: Path | None, *, refused: bool
         return []
     name = target.partition("@")[0]
     file = out if out is not None else Path(f"{name}.yaml")
-    runner = "" if name == "rlctl" or name not in RUNNERS else f" --runner {name}"
-    command = f"{quoting.command(['rlctl', 'check', file])}{runner}"
+    command = quoting.command(["rlctl", "check", file])
     if out is None:
         return [message("convert-next_stdout", file=file, command=command)]
     return [message("convert-wrote", file=file), message("convert-next", command=command)]

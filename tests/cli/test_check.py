@@ -161,7 +161,7 @@ def test_what_only_rlctl_ignores_is_apart_and_without_a_fix(rlctl: Any, tmp_path
         "actor_rollout_ref: {model: {path: a/b}, rollout: {name: hf, gpu_memory_utilization: 0.4}}\n"
         "trainer: {save_freq: 1, total_epochs: 1}\n"
     )
-    shown = rlctl("check", str(path)).err.splitlines()
+    shown = rlctl("check", str(path), "--runner", "rlctl").err.splitlines()
     place = next(number for number, line in enumerate(shown) if line.startswith("Only for rlctl launch (verl"))
     assert not any("[not-used]" in line for line in shown[:place])
     assert "gpu_memory_utilization" in shown[place + 1]
@@ -176,7 +176,8 @@ def test_a_key_that_rlctl_has_no_place_for_is_named_before_a_run(rlctl: Any, tmp
         "python3 -m verl.trainer.main_ppo data.train_batch_size=8 actor_rollout_ref.rollout.n=4 \\\n"
         f"  actor_rollout_ref.model.path=here {key}=mine.Loops\n"
     )
-    done = rlctl(command, str(script))
+    runner = ["--runner", "rlctl"] if command == "check" else []
+    done = rlctl(command, str(script), *runner)
     assert (
         f"{script}:2: warning: '{key}': rlctl launch ignores this key, because rlctl has no such setting: "
         "only verl can run this class, which replaces its agent loops" in done.err
@@ -189,7 +190,7 @@ def test_a_framework_that_checks_its_own_file_says_nothing_of_rlctl(rlctl: Any, 
     script.write_text(
         "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.agent.agent_loop_manager_class=mine.Loops\n"
     )
-    assert "no-equivalent" not in rlctl("check", str(script), "--runner", "verl").err
+    assert "no-equivalent" not in rlctl("check", str(script)).err
 
 
 def test_an_engine_over_several_nodes_is_refused_by_rlctl_alone(rlctl: Any, tmp_path: Path) -> None:
@@ -201,7 +202,7 @@ def test_an_engine_over_several_nodes_is_refused_by_rlctl_alone(rlctl: Any, tmp_
         "ray_kwargs: {ray_init: {runtime_env: {py_executable: uv run}}}\n"
         "trainer: {n_gpus_per_node: 8, nnodes: 2, save_freq: 1, total_epochs: 1}\n"
     )
-    shown = rlctl("check", str(path)).err.splitlines()
+    shown = rlctl("check", str(path), "--runner", "rlctl").err.splitlines()
     place = next(number for number, line in enumerate(shown) if line.startswith("Only for rlctl launch (verl"))
     own = "\n".join(shown[place:])
     assert "[engine-over-node]" in own

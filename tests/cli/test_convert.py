@@ -79,7 +79,7 @@ def test_it_ends_with_the_command_to_type_next(rlctl: Any, verl_file: Path, tmp_
     out = tmp_path / "a b.yaml"
     assert rlctl(*command, "trinity", "-o", str(out)).err.splitlines()[-2:] == [
         f"wrote {out}",
-        f"next: rlctl check '{out}' --runner trinity",
+        f"next: rlctl check '{out}'",
     ]
     assert rlctl(*command, "rlctl").err.splitlines()[-1].endswith("-o rlctl.yaml, then rlctl check rlctl.yaml")
     assert rlctl(*command, "verl", "--on-loss", "error").err.splitlines()[-1].endswith("--on-loss warn")

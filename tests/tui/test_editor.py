@@ -18,6 +18,7 @@ from rlctl.tui.panes.findings import FindingsPane
 from rlctl.tui.panes.preview import PreviewPane
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.start import StartScreen
+from rlctl.tui.widgets import field_row
 from rlctl.tui.widgets.field_row import FieldRow, FieldSelect
 from rlctl.tui.widgets.footer import Footer
 from rlctl.tui.widgets.section_tree import SectionTree
@@ -108,7 +109,9 @@ def test_what_does_not_fit_is_not_lost_unasked(file: Path) -> None:
     drive(RlctlApp(session=Session.open(file)), act)
 
 
-def test_each_undo_replaces_the_message_of_the_one_before(file: Path) -> None:
+def test_each_undo_replaces_the_message_of_the_one_before(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(field_row, "FLASH_SECONDS", 600)  # not over before it is looked for
+
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await edit(screen, pilot, "batch", "prompts_per_step")
         await pilot.press("0")

@@ -561,7 +561,7 @@ not-supported_replay-capacity = buffer.capacity is { $capacity }, but a step tak
 ## What another framework would accept
 
 runner-refuses = { $reason }; { $source } refuses it
-    .about = The framework that --runner names, or that the file is written for, refuses the config; the message says where in its source. A warning without --runner.
+    .about = The framework that the file is written for, or that --runner names, refuses the config; the message says where in its source. A warning with --runner rlctl.
     .hint = { $advice }
 
 runner-ignores = { $reason }; see { $source }

@@ -532,7 +532,7 @@ not-supported_replay-capacity = buffer.capacity 是 { $capacity }，而一步需
 ## 其他框架能否接受
 
 runner-refuses = { $reason }；{ $source } 会拒绝它
-    .about = --runner 指定的框架，或文件所属的框架，会拒绝这个配置；信息中注明其源码位置。不加 --runner 时只是警告。
+    .about = 文件所属的框架，或 --runner 指定的框架，会拒绝这个配置；信息中注明其源码位置。用 --runner rlctl 检查时只是警告。
     .hint = { $advice }
 
 runner-ignores = { $reason }；见 { $source }
