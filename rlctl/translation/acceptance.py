@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.engine.requirements import IGNORES, REFUSES, Requirements, refused, requirements_of, series_of
 from rlctl.adapters.engine.rules import split
-from rlctl.adapters.engine.schema import schema
 from rlctl.adapters.engine.tree import put
 from rlctl.common.errors import Location
 from rlctl.common.messages.reasons import said, translated
@@ -62,7 +62,7 @@ def findings_of(
     dialect = dialect_called(runner)
     version = release if own else dialect.newest
     reported = {stopping.code for stopping in found}
-    program = _program(report) if own else ""
+    program = _program(report.findings) if own else ""
     unread = [item.key for item in report.findings if item.code == "key-unread"]
     broken = refused(requirements, dialect, document, release=version, environment=os.environ, program=program)
     for row, message in broken:
@@ -71,7 +71,11 @@ def findings_of(
             continue
         source = f"{framework(runner)} {requirements.release} ({row.source})"
         place = _place(document, split(row.key))
-        level = Level.WARNING if row.level is Level.ERROR and own and not _is_read(report.findings) else row.level
+        level = (
+            Level.WARNING
+            if row.level is Level.ERROR and own and not _is_certain(runner, report.findings)
+            else row.level
+        )
         hint, template, fixes = advice_of(row)
         told = finding(row.code, level, row.key, place, reason=message, source=source, advice=hint)
         fixes = fixes if own else ()
@@ -118,9 +122,11 @@ def with_unknown_keys(runner: str, findings: Iterable[Finding], allowed: Collect
     other = _of_another_trainer(runner, listed, [item.key for item in broken])
     if other is not None:
         return [other, *(item for item in listed if not any(item is each for each in broken))]
-    is_read = _is_read(listed)
-    of_fork = sum(item.code == "unknown-key" for item in broken) >= FORKED or not is_read
-    return [_refused_key(item, of_fork, is_read) if any(item is each for each in broken) else item for item in listed]
+    is_certain = _is_certain(runner, listed)
+    of_fork = sum(item.code == "unknown-key" for item in broken) >= FORKED or not is_certain
+    return [
+        _refused_key(item, of_fork, is_certain) if any(item is each for each in broken) else item for item in listed
+    ]
 
 
 def _of_another_trainer(runner: str, findings: Iterable[Finding], keys: list[str]) -> Finding | None:
@@ -134,7 +140,7 @@ def _of_another_trainer(runner: str, findings: Iterable[Finding], keys: list[str
     for name, trainer in programs.items():
         if "*" in name or trainer.kind in kinds:
             continue
-        known = schema(runner, trainer.kind)
+        known = dialect_called(runner).tables[trainer.kind].schema
         if all(known.releases(path) is not None for path in paths):
             message = said(
                 "the script starts {started}, which has none of these {count} keys, and refuses them: {keys}",
@@ -147,12 +153,12 @@ def _of_another_trainer(runner: str, findings: Iterable[Finding], keys: list[str
     return None
 
 
-def _refused_key(item: Finding, of_fork: bool, is_read: bool) -> Finding:
+def _refused_key(item: Finding, of_fork: bool, is_certain: bool) -> Finding:
     """A finding on a key that the framework refuses; a fork of it, or another release, may have the key."""
     if item.code == "fork":  # which one finding reports as a whole
         return replace(item, level=Level.WARNING)
     if item.code in OF_HYDRA:  # which name what refuses it
-        return replace(item, code=REFUSES, level=Level.ERROR if is_read else Level.WARNING)
+        return replace(item, code=REFUSES, level=Level.ERROR if is_certain else Level.WARNING)
     if of_fork:
         message = said("{message}, and refuses it unless yours is a fork that has it", message=item.message)
         return replace(item, code=REFUSES, level=Level.WARNING, message=translated(message))
@@ -160,9 +166,16 @@ def _refused_key(item: Finding, of_fork: bool, is_read: bool) -> Finding:
     return replace(item, code=REFUSES, level=Level.ERROR, message=translated(message))
 
 
-def _is_read(findings: Iterable[Finding]) -> bool:
-    """Whether a file is checked against the release that it is for, not the nearest one."""
-    return all(item.code != "nearest-release" for item in findings)
+def _is_certain(runner: str, findings: Sequence[Finding]) -> bool:
+    """Whether the release and the program of a file are those whose refusals are known.
+
+    They are not if the release is the nearest one to the file's, or the program is a recipe with workers of its own.
+    """
+    program = _program(findings)
+    trainers = dialect_called(runner).programs
+    known = next((trainers[pattern] for pattern in trainers if fnmatchcase(program, pattern)), None)
+    own_code = known is not None and known.has_own_code
+    return not own_code and all(item.code != "nearest-release" for item in findings)
 
 
 def once(findings: Iterable[Finding]) -> list[Finding]:
@@ -180,9 +193,9 @@ def with_moments(findings: Iterable[Finding]) -> list[Finding]:
     ]
 
 
-def _program(report: Report) -> str:
+def _program(findings: Iterable[Finding]) -> str:
     """The program that a launch script starts; empty for a file that is no script."""
-    return next((str(item.params["program"]) for item in report.findings if item.code == "launch"), "")
+    return next((str(item.params["program"]) for item in findings if item.code == "launch"), "")
 
 
 def _known(runner: str) -> Requirements:

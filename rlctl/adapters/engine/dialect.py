@@ -95,6 +95,8 @@ class TrainerProgram:
     """Keys that an option of torchrun decides instead, by the option, as ``nproc-per-node``."""
     since: str = ""
     """The first release that has it."""
+    has_own_code: bool = False
+    """Whether it is a recipe with a config and workers of its own, which may accept what the framework's trainer refuses."""
 
 
 @record

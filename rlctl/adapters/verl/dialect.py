@@ -56,8 +56,10 @@ PROGRAMS = {
     "verl.trainer.main_eval": TrainerProgram("hydra", "evaluation"),
     "verl.experimental.*main*": TrainerProgram("hydra", "ppo", since="0.7"),
     "verl.trainer.main_*": TrainerProgram("hydra"),
-    "recipe.*main*": TrainerProgram("hydra", "ppo"),
-    "recipe.*sft*": TrainerProgram("hydra"),
+    "recipe.dapo.main_dapo": TrainerProgram("hydra", "ppo"),  # these two train with the trainer's own workers
+    "recipe.entropy.main_entropy": TrainerProgram("hydra", "ppo"),
+    "recipe.*main*": TrainerProgram("hydra", "ppo", has_own_code=True),
+    "recipe.*sft*": TrainerProgram("hydra", has_own_code=True),
 }
 CONFIGS = {
     "ppo_trainer": Shipped("ppo"),

@@ -302,9 +302,14 @@ def _loss_modes() -> Iterator[Requirement]:
 
 
 def _needs_messages(values: Values) -> bool:
-    """Whether the rollout reads chat messages of each row, which a switch of the data adds until 0.6."""
+    """Whether the rollout reads chat messages of each row, which a switch of the data adds until 0.6.
+
+    A dataset class or agent loops of the user's may bring them in a column of the rows.
+    """
+    if values["data.custom_cls.path"] or values[f"{ROLLOUT}.agent.agent_loop_config_path"]:
+        return False
     turns = values[f"{ROLLOUT}.multi_turn.enable"] is True and str(values[f"{ROLLOUT}.name"]).startswith("sglang")
-    return (serves(values) or turns) and not values["data.custom_cls.path"]
+    return serves(values) or turns
 
 
 ESTIMATORS = ("gae", "grpo", "reinforce_plus_plus", "remax", "rloo")

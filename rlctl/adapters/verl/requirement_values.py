@@ -65,12 +65,12 @@ def replicas(values: Values) -> int:
 
 def uses_critic(values: Values) -> bool:
     enabled = values["critic.enable"]
-    if _has_own_config(values) and not values.written("algorithm.adv_estimator"):
+    if has_own_config(values) and not values.written("algorithm.adv_estimator"):
         return False
     return bool(values["algorithm.adv_estimator"] == "gae" if enabled is None else enabled)
 
 
-def _has_own_config(values: Values) -> bool:
+def has_own_config(values: Values) -> bool:
     """Whether a recipe starts from a config of its own, or a program trains nothing: verl's defaults say nothing of the run."""
     return values.program.startswith("recipe.") or "main_generation" in values.program
 

@@ -35,6 +35,7 @@ from rlctl.adapters.verl.requirement_values import (
     ROLLOUT,
     engine_devices,
     gpus,
+    has_own_config,
     in_turns,
     longest,
     model_parallel,
@@ -410,7 +411,7 @@ ROWS: tuple[Requirement, ...] = (
     ),
     Requirement(
         f"{ROLLOUT}.name",
-        lambda v: v[f"{ROLLOUT}.name"] in (None, "???"),
+        lambda v: v[f"{ROLLOUT}.name"] in (None, "???") and not has_own_config(v),
         said("{rollout}.name is not set, and verl has no default for it", rollout=ROLLOUT),
         "verl/trainer/config/rollout/rollout.yaml",
         said("set {rollout}.name to vllm or sglang", rollout=ROLLOUT),
