@@ -4,6 +4,9 @@ Bytes of logits, for each token and entry of the vocabulary. FSDP: logits 2; the
 cross-entropy writes over the logits unless the entropy needs them; the gradient before the division by the temperature 2; with
 an entropy bonus the gradient of the entropy 2 and the sum of both 2. Megatron: logits in float32 4, their gradient before the
 temperature 4; with the entropy a copy of the logits, softmax and products, 4 each.
+
+Since 0.9.1 logits at temperature 1 are not divided, so that no gradient is there before it; at another temperature the division
+makes a second copy, which a pass without gradient holds too.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from typing import Any
 from rlctl.planning.memory_terms import MemoryTerms, WholeLogits, terms_of
 
 _FSDP = WholeLogits(train=4, train_entropy=8, forward=2, forward_entropy=2, eager_entropy=8)
+_UNDIVIDED = replace(_FSDP, train=2)
+_DIVIDED = replace(_FSDP, forward=4, forward_entropy=4)
 _MEGATRON = WholeLogits(train=8, train_entropy=20, forward=4, forward_entropy=16)
 _SOURCES = {
     "logits": "verl/workers/actor/dp_actor.py, _forward_micro_batch",
@@ -66,17 +71,29 @@ _SERVERS = replace(
         "engine_processes": "verl/workers/rollout/vllm_rollout/vllm_async_server.py, vLLMHttpServer",
     },
 )
+_NEW_ENGINE = replace(
+    _SERVERS, release="0.8", sources={**_ENGINE, "engine_processes": _SERVERS.sources["engine_processes"]}
+)
 TERMS: Mapping[str, MemoryTerms] = {
     "0.3": _FIRST,
     "0.4": _WITHOUT_ENTROPY,
     "0.6": _EXPANDABLE,
     "0.7": _SERVERS,
-    "0.8": replace(
-        _SERVERS, release="0.8", sources={**_ENGINE, "engine_processes": _SERVERS.sources["engine_processes"]}
+    "0.8": _NEW_ENGINE,
+    "0.9": replace(
+        _NEW_ENGINE,
+        release="0.9",
+        logits=_UNDIVIDED,
+        sources={
+            **_NEW_ENGINE.sources,
+            "logits": "verl/workers/engine/fsdp/transformer_impl.py, _scale_logits_by_temperature",
+        },
     ),
 }
 """By the first release that has them."""
 
+TEMPERATURE = "actor_rollout_ref.rollout.temperature"
+"""Of sampling, by which log-probs are computed too; 1.0 in verl's own YAML."""
 DEFERS = "fsdp_config.use_no_sync_for_gradient_accumulation"
 """Since 0.9.1, whether gradients are reduced after the last micro-batch only; false in verl's own YAML."""
 _DEFERRED = {"fsdp": 2, "fsdp2": 4}
@@ -91,6 +108,8 @@ def memory_terms(release: str, values: Mapping[str, Any]) -> MemoryTerms:
         values: what a file sets, by key.
     """
     terms = replace(terms_of(TERMS, release), release=release)
+    if terms.logits is _UNDIVIDED and values.get(TEMPERATURE, 1.0) != 1:
+        terms = replace(terms, logits=_DIVIDED)
     if values.get(f"actor_rollout_ref.actor.{DEFERS}") is not True:
         return terms
     place = "verl/workers/engine/fsdp/transformer_impl.py, _gradient_sync_context"

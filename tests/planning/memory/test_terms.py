@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rlctl.adapters import dialect, names
-from rlctl.adapters.verl.memory import DEFERS, memory_terms
+from rlctl.adapters.verl.memory import DEFERS, TEMPERATURE, memory_terms
 from rlctl.config import Config, config_from
 from rlctl.planning.memory import GIB, fitted, memory_of, phases_of
 from rlctl.planning.memory.phases import overflow
@@ -303,6 +303,16 @@ def test_verl_differs_by_release() -> None:
     assert (middle.expandable_segments, newest.expandable_segments) == (False, True)
     assert not newest.kept_gradients
     assert memory_terms("0.9", {f"actor_rollout_ref.actor.{DEFERS}": True}).kept_gradients == {"fsdp": 2, "fsdp2": 4}
+
+
+@pytest.mark.parametrize(
+    ("asked", "train", "forward"), [({}, 2, 2), ({TEMPERATURE: 1}, 2, 2), ({TEMPERATURE: 0.7}, 4, 4)]
+)
+def test_verl_copies_logits_that_it_divides_by_a_temperature(asked: dict[str, Any], train: int, forward: int) -> None:
+    logits = memory_terms("0.9", asked).logits
+    assert logits is not None
+    assert (logits.train, logits.forward, logits.forward_entropy) == (train, forward, forward)
+    assert memory_terms("0.8", asked).logits == WholeLogits(4, 8, 2, 2, 8)
 
 
 @pytest.mark.parametrize("name", names())
