@@ -194,8 +194,8 @@ def run_of(point: Mapping[str, Any], micro: int | None = None) -> Run:
     values = {**UNSET, **point["set"], "nodes": cluster.nodes, "gpus": cluster.devices_per_node}
     if point["base"] == "rlctl":
         return Run(_own(values), OWN, cluster.gib_per_device)
-    if point["base"] == "megatron moe":
-        text = SHARED + MOE + point["more"]
+    if point["base"] in ("keys", "megatron moe"):
+        text = SHARED + (MOE if point["base"] == "megatron moe" else "") + point["more"]
         return Run(*_read(text.format_map(values).split(), f"verl@{point['release']}"), cluster.gib_per_device)
     if micro is not None:
         values["micro"] = micro
