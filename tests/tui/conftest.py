@@ -34,14 +34,18 @@ def left_untidied(monkeypatch: pytest.MonkeyPatch) -> None:
 async def settled(screen: Any, pilot: Any) -> None:
     """Until what was done has come back from its thread; a newer check cancels an older one."""
     await pilot.pause(getattr(screen, "QUIET_SECONDS", 0) * 1.4 or None)  # an editor waits until nobody types
-    for _ in range(50):  # longer on a busy machine
-        if not is_waiting(getattr(screen, "_quiet", None)):
-            break
+    while is_waiting(getattr(screen, "_quiet", None)):  # longer on a busy machine
         await pilot.pause(0.02)
     with contextlib.suppress(WorkerCancelled):
         await screen.app.workers.wait_for_complete()
     await pilot.pause()
     await pilot.pause()
+
+
+async def until(pilot: Any, holds: Callable[[], object]) -> None:
+    """Wait for what comes from a thread or a timer; ``drive`` ends a wait for what never comes."""
+    while not holds():
+        await pilot.pause(0.02)
 
 
 def is_waiting(timer: Any) -> bool:

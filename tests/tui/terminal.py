@@ -26,7 +26,7 @@ class Terminal:
 
     def tmux(self, *words: str) -> str:
         command = ["tmux", "-L", self._socket, "-f", "/dev/null", *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
 
     @property
     def screen(self) -> str:
@@ -78,12 +78,12 @@ class Terminal:
                 since, before = time.monotonic(), self._coloured
 
     def _press_until_taken(self, key: str) -> None:
-        """Press a key that changes the screen, and again if nothing came of it for ten seconds."""
+        """Press a key that changes the screen, and again if nothing came of it for thirty seconds."""
         deadline = time.monotonic() + PATIENCE
         before = self._coloured
         while True:
             self.press(key)
-            again = time.monotonic() + 10.0
+            again = time.monotonic() + 30.0
             while time.monotonic() < again:
                 if self._coloured != before:
                     return

@@ -43,7 +43,7 @@ from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.field_row import FieldInput, FieldRow
 from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.table import Table
-from tests.tui.conftest import agree, drive, edit, settled, text_of
+from tests.tui.conftest import ACT_SECONDS, agree, drive, edit, settled, text_of, until
 
 FILE = "rlctl: 1\nrun: {name: demo, seed: 1}\nmodel: {path: m}\ndata: {train: [{path: t.parquet}]}\n"
 
@@ -86,8 +86,10 @@ def test_keys_keep_their_order_however_fast_they_come() -> None:
             keys = [("end", None), ("backspace", "\x7f"), ("7", "7"), ("8", "8"), ("left", None), ("9", "9")]
             for key, character in keys:
                 pilot.app.post_message(events.Key(key, character))
-            await pilot.pause(0.2)
-            assert pilot.app.query_one(Line).value == "798"
+            line = pilot.app.query_one(Line)
+            async with asyncio.timeout(ACT_SECONDS):
+                await until(pilot, lambda: len(line.value) == 3)
+            assert line.value == "798"
 
     asyncio.run(go())
 
@@ -119,8 +121,8 @@ def test_a_message_takes_a_line_and_leaves_borders_free(file: Path, size: tuple[
     async def act(screen: Any, pilot: Any) -> None:
         await screen.mount(ToastRack(id="textual-toastrack"))  # a test has none
         pilot.app.notify("nothing to undo")
+        await until(pilot, lambda: screen.query(Toast) and screen.query_one(Toast).region.height)
         await settled(screen, pilot)
-        await pilot.pause(0.2)
         region = screen.query_one(Toast).region
         assert region.height == 1
         assert region.width < 25
@@ -168,10 +170,7 @@ def test_the_palette_looks_as_other_boxes_do(file: Path) -> None:
         await pilot.press("ctrl+p")
         palette = screen.app.screen
         palette.query_one(Input).value = "lr"
-        for _ in range(100):
-            if palette.query_one("CommandList").has_class("--visible"):
-                break
-            await pilot.pause(0.05)
+        await until(pilot, lambda: palette.query_one("CommandList").has_class("--visible"))
         await pilot.pause()
         lines = text_of(screen.app).splitlines()
         [typed] = [place for place, line in enumerate(lines) if "│ lr " in line]
@@ -186,7 +185,7 @@ def test_the_palette_leads_to_a_field_and_runs_a_key(file: Path) -> None:
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await choose(pilot, screen, "ctrl+p", "optimizer.lr")
         assert screen.section == ("train", "optimizer")
-        await choose(pilot, screen, "ctrl+p", "repeat_times")
+        await choose(pilot, screen, "ctrl+p", "repeat_times", "batch.responses_per_prompt")
         assert screen.section == ("batch",)
         assert screen._looked.path == ("batch", "responses_per_prompt")
         await choose(pilot, screen, "ctrl+p", "respon")
@@ -200,18 +199,20 @@ def test_the_palette_leads_to_a_field_and_runs_a_key(file: Path) -> None:
     drive(RlctlApp(session=Session.open(file)), act)
 
 
-async def choose(pilot: Any, screen: Any, key: str, text: str) -> None:
-    """Open the palette, type, and take the first line."""
+async def choose(pilot: Any, screen: Any, key: str, text: str, first: str = "") -> None:
+    """Open the palette, type, and take the first line once it has ``first``, or else what was typed."""
     await pilot.press(key)
     await pilot.pause()
     palette = screen.app.screen
     assert isinstance(palette, CommandPalette)
     palette.query_one(Input).value = text
     listed = palette.query_one("CommandList")
-    for _ in range(200):
-        await pilot.pause(0.05)
-        if listed.option_count and listed.display and text.lower() in str(listed.options[0].prompt).lower():
-            break
+    await until(
+        pilot,
+        lambda: (
+            listed.option_count and listed.display and (first or text).lower() in str(listed.options[0].prompt).lower()
+        ),
+    )
     await pilot.press("enter")
     await settled(screen, pilot)
 

@@ -27,7 +27,7 @@ from rlctl.tui.screens.monitor import MonitorScreen
 from rlctl.tui.screens.runs import RunsScreen
 from rlctl.tui.widgets.metric_plot import MetricPlot
 from rlctl.tui.widgets.run_texts import head_text
-from tests.tui.conftest import agree, drive, settled, text, text_of, writer
+from tests.tui.conftest import agree, drive, settled, text, text_of, until, writer
 
 FILE = "rlctl: 1\nrun: {name: demo}\nmodel: {path: m}\ndata: {train: [{path: t.parquet}]}\n"
 ODD = "[/] [bold]x[/bold] [red [@click=app.quit()]q \\ \x1b[31m\x9b31m\x07 漢字😀"
@@ -162,8 +162,7 @@ def test_names_and_values_that_look_like_markup_are_shown_as_they_are(
         await settled(pilot.app.screen, pilot)
         await pilot.press(*"run ")
         await settled(pilot.app.screen, pilot)
-        await pilot.pause(0.3)
-        assert all(f"run {name}[/]␛[2J" in text_of(page.app) for name in names)
+        await until(pilot, lambda: all(f"run {name}[/]␛[2J" in text_of(page.app) for name in names))
 
     drive(RlctlApp(runs_folder=tmp_path / "runs"), act)
 

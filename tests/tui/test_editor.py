@@ -110,7 +110,7 @@ def test_what_does_not_fit_is_not_lost_unasked(file: Path) -> None:
 
 
 def test_each_undo_replaces_the_message_of_the_one_before(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(field_row, "FLASH_SECONDS", 600)  # not over before it is looked for
+    monkeypatch.setattr(field_row, "FLASH_SECONDS", 3600)
 
     async def act(screen: EditorScreen, pilot: Any) -> None:
         await edit(screen, pilot, "batch", "prompts_per_step")

@@ -23,7 +23,7 @@ from rlctl.tui.panes.findings import FindingsPane
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.launch import LaunchScreen, StartingScreen
 from rlctl.tui.widgets.path_suggester import completed
-from tests.tui.conftest import answer, drive, edit, settled, text, text_of
+from tests.tui.conftest import answer, drive, edit, settled, text, text_of, until
 from tests.tui.test_editor import FILE, row
 
 
@@ -78,10 +78,7 @@ def test_the_plan_and_the_difference_follow_what_is_typed(file: Path) -> None:
         screen.action_tab("diff")
         await settled(screen, pilot)
         listed = screen.query_one("#diff-list", OptionList)
-        for _ in range(100):  # a busy machine draws it later
-            if listed.option_count:
-                break
-            await pilot.pause(0.1)
+        await until(pilot, lambda: listed.option_count)
         assert "8 -> 16" in str(listed.get_option_at_index(0).prompt)
 
     drive(RlctlApp(session=Session.open(file)), act)

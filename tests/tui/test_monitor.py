@@ -32,7 +32,7 @@ from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.metric_grid import MetricGrid
 from rlctl.tui.widgets.metric_plot import MetricPlot
 from rlctl.tui.widgets.spark import Spark
-from tests.tui.conftest import agree, drive, settled, text, text_of, writer
+from tests.tui.conftest import agree, drive, settled, text, text_of, until, writer
 
 
 @pytest.fixture
@@ -96,11 +96,7 @@ def test_a_page_is_styled_once_before_its_first_frame(run: Path, monkeypatch: py
     async def act(screen: MonitorScreen, pilot: Any) -> None:
         assert not any(styled)
         await pilot.resize_terminal(60, 15)
-        for _ in range(200):
-            if any(styled):
-                break
-            await pilot.pause(0.02)
-        assert any(styled)
+        await until(pilot, lambda: any(styled))
 
     drive(RlctlApp(run=run), act)
 
@@ -183,7 +179,7 @@ def test_the_thread_that_reads_waits_while_the_app_is_busy(run: Path, monkeypatc
         screen._whole.log.position = 0
         screen._poll()
         await asyncio.sleep(0)
-        assert whole.wait(5)
+        assert whole.wait(60)
         time.sleep(0.08)  # as a frame that takes long: the app's own thread does nothing else
         assert len(counted) == 1
         await settled(screen, pilot)
@@ -523,6 +519,6 @@ asyncio.run(main())
 def test_numpy_is_imported_by_the_thread_that_reads(run: Path) -> None:
     """By the app's own thread it takes as long as several frames, while the run loads."""
     done = subprocess.run(
-        [sys.executable, "-c", IMPORTS, str(run)], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", IMPORTS, str(run)], capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout.split() == ["reader"]

@@ -14,7 +14,6 @@ from textual.widgets import Button, Input, OptionList, Static
 from rlctl.documents import parse_dotted
 from rlctl.editing.session import Session
 from rlctl.tui.app import RlctlApp
-from rlctl.tui.dialogs import dialog
 from rlctl.tui.dialogs.ask import AskScreen, ChooseScreen
 from rlctl.tui.dialogs.dialog import Dialog
 from rlctl.tui.dialogs.items import ItemsScreen
@@ -22,7 +21,7 @@ from rlctl.tui.dialogs.machines import MachinesScreen
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.screens.launch import LaunchScreen
 from rlctl.tui.widgets.field_row import FieldRow, FieldSelect
-from tests.tui.conftest import drive, edit, settled, text_of
+from tests.tui.conftest import drive, edit, settled, text_of, until
 from tests.tui.test_editor import FILE, row
 
 LR = "train.optimizer.lr"
@@ -51,8 +50,8 @@ async def palette(screen: EditorScreen, pilot: Any) -> None:
     await pilot.press("ctrl+p")
     await settled(screen.app.screen, pilot)
     await pilot.press(*LR)
-    await settled(screen.app.screen, pilot)
-    await pilot.pause(0.5)
+    listed = screen.app.screen.query_one("CommandList", OptionList)
+    await until(pilot, lambda: listed.option_count and LR in str(listed.options[0].prompt))
     await pilot.press("enter")
 
 
@@ -150,14 +149,14 @@ def test_a_default_is_given_to_no_field_that_has_not_the_cursor(file: Path) -> N
 def test_a_box_ignores_what_is_typed_for_the_page_below_it(
     file: Path, box: type[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    now = 100.0
     monkeypatch.setattr(Dialog, "DEAF_SECONDS", 0.5)
-    now = 0.0
-    monkeypatch.setattr(dialog, "monotonic", lambda: now)
+    monkeypatch.setattr(Dialog, "clock", staticmethod(lambda: now))
     answers: list[Any] = []
 
     async def act(screen: EditorScreen, pilot: Any) -> None:
-        nonlocal now
         asked = box("lose it?", "yes") if box is AskScreen else box("lose it?", [("yes", "lose it")])
+        nonlocal now
         screen.app.push_screen(asked, answers.append)
         await settled(asked, pilot)
         for _ in range(8):  # one stream, longer than the first moment

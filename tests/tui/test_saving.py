@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from rlctl.tui.dialogs.ask import AskScreen, ChooseScreen, Tick
 from rlctl.tui.dialogs.save_as import SaveAsScreen
 from rlctl.tui.screens.editor import EditorScreen
 from rlctl.tui.widgets.field_row import FieldRow
-from tests.tui.conftest import agree, answer, drive, settled, text, text_of
+from tests.tui.conftest import agree, answer, drive, settled, text, until
 
 FILE = """\
 data: {train_files: train.parquet, train_batch_size: 96}
@@ -49,14 +47,6 @@ async def change(screen: EditorScreen, pilot: Any, key: str, value: Any) -> None
     screen.session.set(parse_dotted(key), value)
     screen.renew()
     await settled(screen, pilot)
-
-
-async def until(pilot: Any, holds: Callable[[], bool]) -> None:
-    """Wait for what comes from a thread."""
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, text_of(pilot.app)
-        await pilot.pause(0.02)
 
 
 async def asked(pilot: Any, *keys: str) -> ChooseScreen:

@@ -70,7 +70,7 @@ def test_help_tells_what_a_key_does(file: Path) -> None:
         for _ in range(14):
             shown += text_of(pilot.app)
             await pilot.press("pagedown")
-            await pilot.pause(0.1)
+            await pilot.wait_for_scheduled_animations()
         assert "Undo" in shown
         assert "Undo the last change" in shown
 

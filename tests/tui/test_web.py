@@ -70,7 +70,7 @@ def served(tmp_path: Path) -> Iterator[tuple[str, int]]:
         yield told[0], process.pid
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
 
 
 async def opened(client: aiohttp.ClientSession, server: str, size: str) -> aiohttp.ClientWebSocketResponse:
@@ -101,7 +101,7 @@ def test_a_page_of_any_size_is_painted_within_bounds(served: tuple[str, int]) ->
             await asyncio.sleep(3)
             assert app.memory_info().rss < 600 << 20
             await connection.send_json(["resize", {"width": "wide"}])
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while (await connection.receive()).type != aiohttp.WSMsgType.CLOSE:
                     pass
             until(lambda: has_ended(app.pid), "a page that sends something else is closed")

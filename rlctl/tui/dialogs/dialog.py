@@ -33,13 +33,18 @@ class Dialog(ModalScreen[ScreenResultType]):
     def _begin_deaf(self) -> None:
         self.call_after_refresh(self.be_deaf)
 
+    @staticmethod
+    def clock() -> float:
+        """The time in seconds."""
+        return monotonic()
+
     def be_deaf(self) -> None:
         """Ignore keys for a moment from now on, as something new is to be read."""
-        self._deaf_until = monotonic() + self.DEAF_SECONDS
+        self._deaf_until = self.clock() + self.DEAF_SECONDS
 
     def is_deaf(self) -> bool:
         """Whether a key that comes now is ignored."""
-        now = monotonic()
+        now = self.clock()
         if not self.DEAF_SECONDS or now >= self._deaf_until:
             return False
         self._deaf_until = max(self._deaf_until, now + STREAM_SECONDS)
