@@ -7,6 +7,7 @@ yellow and its light grey cannot be read on white: there a warning is magenta, a
 
 from __future__ import annotations
 
+from textual.color import Color, Gradient
 from textual.theme import Theme
 
 from rlctl.tui.language import say
@@ -65,6 +66,9 @@ COLORS = {
     ),
 }  # fmt: skip
 """The colors of `ROLES`, by theme and what the terminal shows."""
+HEIGHTS = tuple(f"$height-{number}" for number in range(1, 9))
+"""Colors of a curve from the bottom of its chart to the top; one where a gradient would have steps, or little contrast."""
+_RISE = ("series-3", "primary", "series-4")
 TITLES = {"rlctl-dark": say("Dark"), "rlctl-light": say("Light"), "rlctl-contrast": say("High contrast")}
 """As they are called in the palette."""
 FIRST = "rlctl-dark"
@@ -75,10 +79,17 @@ SERIES = tuple(f"$series-{number}" for number in range(1, 7))
 def themes(depth: str | None) -> tuple[Theme, ...]:
     """The app's themes for a terminal; ``depth`` as rich calls it: ``truecolor``, ``256`` or ``standard``."""
     known = depth if depth in ("256", "standard") else "truecolor"
-    return tuple(_theme(name, dict(zip(ROLES, COLORS[name, known], strict=True))) for name in TITLES)
+    return tuple(_theme(name, dict(zip(ROLES, COLORS[name, known], strict=True)), known) for name in TITLES)
 
 
-def _theme(name: str, color: dict[str, str]) -> Theme:
+def _heights(color: dict[str, str], has_steps: bool) -> dict[str, str]:
+    """The colors of ``HEIGHTS``."""
+    rise = Gradient.from_colors(*(Color.parse(color["primary" if has_steps else role]) for role in _RISE))
+    last = len(HEIGHTS) - 1
+    return {name.removeprefix("$"): rise.get_color(place / last).hex for place, name in enumerate(HEIGHTS)}
+
+
+def _theme(name: str, color: dict[str, str], depth: str) -> Theme:
     is_contrast = name == "rlctl-contrast"
     named = ("primary", "secondary", "warning", "error", "success", "foreground", "background", "surface", "panel")
     cursor = {
@@ -104,13 +115,14 @@ def _theme(name: str, color: dict[str, str]) -> Theme:
         "footer-key-foreground": color["primary"],
         "footer-description-foreground": color["text-muted"],
     }
+    heights = _heights(color, is_contrast or depth != "truecolor")
     contrast = {"text": color["foreground"], "button-color-foreground": "#000000"} if is_contrast else {}
     return Theme(
         name,
         dark=name != "rlctl-light",
         accent=color["primary"],
         text_alpha=1.0 if is_contrast else 0.95,
-        variables={role: color[role] for role in ROLES if role not in named} | cursor | around | contrast,
+        variables={role: color[role] for role in ROLES if role not in named} | cursor | around | heights | contrast,
         primary=color["primary"],
         secondary=color["secondary"],
         warning=color["warning"],
@@ -124,7 +136,9 @@ def _theme(name: str, color: dict[str, str]) -> Theme:
 
 
 THEMES = themes("truecolor")
-DEFAULTS = {role: THEMES[0].variables[role] for role in ROLES if role.startswith("series")}
+DEFAULTS = {role: THEMES[0].variables[role] for role in ROLES if role.startswith("series")} | {
+    name.removeprefix("$"): THEMES[0].variables[name.removeprefix("$")] for name in HEIGHTS
+}
 """Of Textual's own themes, what the app's style sheet needs and they lack."""
 
 

@@ -117,7 +117,7 @@ class OverviewPane(Pane):
             yield Static(say("the run has recorded nothing yet"), id="nothing", classes="part -told", markup=False)
             yield Static("", id="advice", classes="part", markup=False)
             with Horizontal(id="top", classes="part"):
-                yield Spark(MAIN, id="main")
+                yield Spark(MAIN, id="main", by_height=True)
                 yield Static("", id="tiles", classes="panel", markup=False)
             yield Static("", id="timeline", classes="part panel", markup=False)
             yield Container(id="sparks")

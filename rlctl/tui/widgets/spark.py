@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.cells import cell_len
 from textual.content import Content
 from textual.markup import escape
 from textual.widgets import Static
 
 from rlctl.monitor.metrics import EMPTY, Series
+from rlctl.tui.themes import HEIGHTS
 from rlctl.tui.widgets.braille import BLANK, Frame, curve
 
 SMOOTHING = 0.8
 MARK = "◆"
 """Of an evaluation."""
+ONE_COLOR = ("$primary",)
 AXES = 7
 """Fewest lines of a chart that has room for a scale."""
 MOST_DIGITS = 6
@@ -28,8 +32,10 @@ class Spark(Static):
     Spark { height: 6; width: 1fr; padding: 0; }
     """
 
-    def __init__(self, metric: str, *, id: str | None = None) -> None:
+    def __init__(self, metric: str, *, id: str | None = None, by_height: bool = False) -> None:
+        """``by_height``: the curve changes color from the bottom to the top."""
         super().__init__("", id=id, classes="panel", markup=False)
+        self.tints = HEIGHTS if by_height else ONE_COLOR
         self.metric = metric
         self._series: Series = EMPTY
         self._marks: Series = EMPTY
@@ -48,7 +54,7 @@ class Spark(Static):
             return
         self.border_title = escape(self.metric)
         self.border_subtitle = number(series.values[-1], 4)
-        self.update(drawn(series, self._marks, size.width, size.height), layout=False)
+        self.update(drawn(series, self._marks, size.width, size.height, self.tints), layout=False)
 
 
 def number(value: float, digits: int) -> str:
@@ -56,8 +62,11 @@ def number(value: float, digits: int) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.{digits}g}"
 
 
-def drawn(series: Series, marks: Series, width: int, height: int) -> Content:
-    """A chart: raw values dim and smoothed ones bright, evaluations as marks, a scale if there is room for it."""
+def drawn(series: Series, marks: Series, width: int, height: int, colors: Sequence[str] = ONE_COLOR) -> Content:
+    """A chart: raw values dim and smoothed ones bright, evaluations as marks, a scale if there is room for it.
+
+    ``colors``: of the curve, from the bottom to the top.
+    """
     low, high = series.extremes()
     if len(marks):
         least, most = marks.extremes()
@@ -80,6 +89,7 @@ def drawn(series: Series, marks: Series, width: int, height: int) -> Content:
     lines = []
     for y in range(frame.height):
         parts: list[tuple[str, str]] = []
+        color = _at_height(colors, y, frame.height)
         if has_axes:
             named = {0: scale[0], frame.height // 2: scale[1], frame.height - 1: scale[2]}
             parts.append((f"{named.get(y, ''):>{left - 1}} ", "$text-muted"))
@@ -88,15 +98,20 @@ def drawn(series: Series, marks: Series, width: int, height: int) -> Content:
             if (x, y) in spots:
                 parts.append((MARK, "$series-2 bold"))
             elif bright[y][x]:
-                parts.append((chr(BLANK + bright[y][x]), "$primary"))
+                parts.append((chr(BLANK + bright[y][x]), color))
             else:
                 parts.append(
-                    (chr(BLANK + raw[y][x]) if raw[y][x] else " ", "$border-blurred" if is_smoothed else "$primary")
+                    (chr(BLANK + raw[y][x]) if raw[y][x] else " ", "$border-blurred" if is_smoothed else color)
                 )
         lines.append(_joined(parts))
     if has_axes:
         lines += _below(series, frame, left)
     return Content("\n").join(lines)
+
+
+def _at_height(colors: Sequence[str], row: int, rows: int) -> str:
+    """The color of a row, which counts from the top."""
+    return colors[round((rows - 1 - row) / max(1, rows - 1) * (len(colors) - 1))]
 
 
 def _scale(low: float, high: float) -> list[str]:
