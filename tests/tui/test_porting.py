@@ -21,8 +21,9 @@ from rlctl.editing.deviations import Deviation, Outlook
 from rlctl.editing.session import Draft, Session
 from rlctl.translation.translate import FACTS
 from rlctl.tui.app import RlctlApp
-from rlctl.tui.dialogs.ask import AskScreen
+from rlctl.tui.dialogs.ask import Tick
 from rlctl.tui.dialogs.facts import MEANINGS, FactsScreen
+from rlctl.tui.dialogs.port_folder import PortFolderScreen
 from rlctl.tui.dialogs.save_as import SaveAsScreen, lines_of
 from rlctl.tui.dialogs.wanted import WantedScreen
 from rlctl.tui.panes.preview import DIALECTS, PreviewPane
@@ -31,7 +32,7 @@ from rlctl.tui.screens.start import StartScreen
 from rlctl.tui.widgets.line import Line
 from rlctl.tui.widgets.section_tree import SectionTree
 from tests.porting import runs
-from tests.tui.conftest import drive, edit, settled, text, text_of
+from tests.tui.conftest import drive, edit, settled, text, text_of, until
 from tests.tui.test_editor import FILE, row
 
 FILE = FILE + "schedule: {total_epochs: 2}\n"
@@ -479,6 +480,26 @@ def test_several_pasted_lines_are_taken_whole(file: Path, end: str) -> None:
     drive(RlctlApp(session=Session.open(file)), act)
 
 
+async def write_again(screen: EditorScreen, pilot: Any, folder: Path) -> None:
+    """A folder that has files is written into only where that is allowed, and keeps its other files."""
+    (folder / "config.yaml").write_text("mine")
+    (folder / "notes.txt").write_text("mine")
+    await pilot.press("w")
+    await until(pilot, lambda: isinstance(screen.app.screen, PortFolderScreen))
+    box = screen.app.screen
+    await settled(box, pilot)
+    await pilot.press("enter")
+    await settled(box, pilot)
+    assert screen.app.screen is box
+    assert (folder / "config.yaml").read_text() == "mine"
+    box.query_one("#replaces", Tick).value = True
+    await settled(box, pilot)
+    await pilot.press("enter")
+    await until(pilot, lambda: (folder / "config.yaml").read_text() != "mine")
+    assert (folder / "notes.txt").read_text() == "mine"
+    await settled(screen, pilot)
+
+
 def test_a_ported_folder_is_written_once_everything_is_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     runs.write(tmp_path)
@@ -490,7 +511,7 @@ def test_a_ported_folder_is_written_once_everything_is_decided(tmp_path: Path, m
         await settled(screen, pilot)
         pane.action_write_folder()
         await pilot.pause()
-        assert not isinstance(screen.app.screen, AskScreen), "decisions are open"
+        assert screen.app.screen is screen, "decisions are open"
         assert pane.check_action("write_folder", ()) is None
         for _ in range(9):
             if "w writes the whole run" in text(screen, "#account-head"):
@@ -499,11 +520,22 @@ def test_a_ported_folder_is_written_once_everything_is_decided(tmp_path: Path, m
             await pilot.pause()
         assert pane.check_action("write_folder", ()) is True
         await pilot.press("w")
-        await pilot.pause()
-        assert isinstance(screen.app.screen, AskScreen)
-        assert "run-trinity" in screen.app.screen.question
-        screen.app.screen.dismiss(True)
-        await screen.app.workers.wait_for_complete()
+        await until(pilot, lambda: isinstance(screen.app.screen, PortFolderScreen))
+        box = screen.app.screen
+        await settled(box, pilot)
+        assert box.query_one("#folder", Input).value == str(tmp_path / "run-trinity")
+        assert not box.query_one("#replaces").display
+        box.query_one("#folder", Input).value = str(tmp_path)
+        await settled(box, pilot)
+        await pilot.press("enter")
+        await settled(box, pilot)
+        assert screen.app.screen is box, "the script that is ported is there"
+        box.query_one("#folder", Input).value = str(tmp_path / "run-trinity")
+        await settled(box, pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: (tmp_path / "run-trinity/config.yaml").exists())
+        await settled(screen, pilot)
+        await write_again(screen, pilot, tmp_path / "run-trinity")
         await settled(screen, pilot)
         screen.query_one("#preview-dialect", Select).value = "rlctl"
         await settled(screen, pilot)

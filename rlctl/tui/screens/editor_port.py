@@ -11,8 +11,8 @@ from textual import on, work
 from rlctl.common.errors import RlctlError
 from rlctl.common.messages.reasons import said, translated
 from rlctl.common.report_lines import framework
-from rlctl.tui.dialogs.ask import AskScreen
 from rlctl.tui.dialogs.facts import in_app
+from rlctl.tui.dialogs.port_folder import Destination, PortFolderScreen
 from rlctl.tui.language import say
 from rlctl.tui.panes.preview import PreviewPane
 from rlctl.tui.screens.editor_files import EditorFiles
@@ -33,20 +33,17 @@ class EditorPort(EditorFiles):
         target = message.dialect
         place = self.session.place
         folder = place.parent / f"{place.name.partition('.')[0]}-{target}"
-        question = say("Write the run for {framework} to {folder}? None of its code runs.").format(
-            framework=framework(target), folder=folder
-        )
         self.app.push_screen(
-            AskScreen(question, say("Write the folder")),
-            lambda yes: self._write_folder(target, folder) if yes else None,
+            PortFolderScreen(framework(target), folder, place.parent),
+            lambda chosen: self._write_folder(target, chosen) if chosen is not None else None,
         )
 
-    def _write_folder(self, target: str, folder: Path) -> None:
-        self.notify(say("writing {folder}").format(folder=folder), markup=False)
-        self._port(target, folder)
+    def _write_folder(self, target: str, chosen: Destination) -> None:
+        self.notify(say("writing {folder}").format(folder=chosen.folder), markup=False)
+        self._port(target, chosen)
 
     @work(thread=True, exclusive=True, group="port")
-    def _port(self, target: str, folder: Path) -> None:
+    def _port(self, target: str, chosen: Destination) -> None:
         """Port the run as it is now, unsaved changes included."""
         from rlctl.porting.assemble import port
 
@@ -55,8 +52,9 @@ class EditorPort(EditorFiles):
         plugins = place.parent / PLUGINS
         try:
             made = port(
-                session.loaded, report, target, folder, file=place.name, here=Path.cwd(),
+                session.loaded, report, target, chosen.folder, file=place.name, here=Path.cwd(),
                 plugins=plugins.absolute() if plugins.is_dir() else None, options=session.facts,
+                force=chosen.replaces,
             )  # fmt: skip
         except RlctlError as error:
             self.app.call_from_thread(self._not_ported, error)
