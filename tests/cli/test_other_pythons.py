@@ -14,7 +14,6 @@ import pytest
 from tests.adapters.corpus import OWN
 
 ROOT = Path(__file__).parents[2]
-VERSIONS = ["3.12", "3.13"]
 Run = Callable[..., str]
 
 
@@ -38,7 +37,7 @@ def pip(*words: str) -> None:
     subprocess.run([sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *words], check=True)
 
 
-@pytest.fixture(scope="module", params=[pytest.param(each, marks=pytest.mark.xdist_group(each)) for each in VERSIONS])
+@pytest.fixture(scope="module", params=["3.13", pytest.param("3.12", marks=pytest.mark.soak)])
 def programs(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of programs of an environment with the wheel and what needs no torch."""
     python = interpreter(request.param)
