@@ -110,18 +110,15 @@ def check(
         RlctlError: the source cannot be read at all, or a name is unknown.
     """
     from rlctl.planning.machines import named_cluster
-    from rlctl.translation.checking import RLCTL, Question, checked, runner_of
+    from rlctl.translation.checking import Question, checked, read_for
     from rlctl.translation.translate import read_source
 
-    def read(*, without_kept: bool) -> tuple[Loaded | None, Report]:
+    def read(without_kept: bool) -> tuple[Loaded | None, Report]:
         return read_source(
             source, dialect=dialect, overrides=overrides, assignments=assignments, without_kept=without_kept
         )
 
-    loaded, report = read(without_kept=True)
-    runs = runner_of(report.dialect, runner)
-    if runs == RLCTL:
-        loaded, report = read(without_kept=False)
+    loaded, report, runs = read_for(runner, read)
     file = str(source)
     machines = named_cluster(cluster) if cluster else None
     question = Question(assignments=assignments, cluster=machines, runner=runs)

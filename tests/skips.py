@@ -48,7 +48,7 @@ _skipped: dict[str, str] = {}
 
 
 def skipped_unexpectedly() -> set[str]:
-    """The reasons of this run that nobody expects."""
+    """The reasons of this run that are not expected."""
     return set(unexpected(_skipped.values()))
 
 

@@ -199,11 +199,11 @@ def _checked(
     inputs: Sequence[str], question: Question, *, skips: bool = False, only_configs: bool = False
 ) -> Checked | None:
     """What is found in one config; None for a file of several that is no config."""
-    from rlctl.translation.checking import RLCTL, Checked, checked, runner_of
+    from rlctl.translation.checking import Checked, checked, read_for
 
     file = inputs[0] if inputs and is_file(inputs[0]) else ""
 
-    def read(*, without_kept: bool) -> tuple[Loaded | None, Report]:
+    def read(without_kept: bool) -> tuple[Loaded | None, Report]:
         return arguments.read_inputs(
             inputs,
             dialect=question.dialect,
@@ -214,10 +214,7 @@ def _checked(
         )
 
     try:
-        loaded, report = read(without_kept=question.runner != RLCTL)
-        runner = runner_of(report.dialect, question.runner)
-        if runner == RLCTL != question.runner:
-            loaded, report = read(without_kept=False)
+        loaded, report, runner = read_for(question.runner, read)
     except RlctlError as error:
         if not skips:
             raise
@@ -281,7 +278,15 @@ def _print(found: Sequence[Checked], form: Format, *, several: bool, verbose: bo
         output.text("\n".join(lines)) if lines else None
     for item in found:
         brief = form in (Format.SARIF, Format.GITHUB)
-        diagnostics.checked(item.report, item.scope, file=item.file, notes=verbose, brief=brief, silenced=item.silenced)
+        diagnostics.checked(
+            item.report,
+            item.scope,
+            file=item.file,
+            runner=item.runner,
+            notes=verbose,
+            brief=brief,
+            silenced=item.silenced,
+        )
     if several and not found:
         diagnostics.note(text("check-none"))
 

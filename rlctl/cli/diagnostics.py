@@ -234,6 +234,7 @@ def checked(
     scope: Sequence[Subject],
     *,
     file: str,
+    runner: str,
     notes: bool,
     brief: bool = False,
     silenced: Sequence[Finding] = (),
@@ -244,12 +245,13 @@ def checked(
         report: of the check.
         scope: what was checked, and what was not; shown if nothing was found, and with notes.
         file: its name; empty if the config comes from the command line.
+        runner: who runs the config.
         notes: show notes too, rather than their number.
         brief: show the counts alone.
         silenced: findings that the user does not want to see, of which only the number is shown.
     """
     to = layout.screen(_stream())
-    head = verdict(report)
+    head = verdict(report, runner)
     _write([f"{to.styled(layout.clean(file), layout.BOLD)}: {head}" if file else head])
     if brief:
         return
@@ -276,15 +278,18 @@ def _scope_lines(scope: Sequence[Subject]) -> Iterator[str]:
             yield text(name, subjects=text("scope-separator").join(subjects))
 
 
-def verdict(report: Report) -> str:
-    """The release that a file was read as, and how many problems it has."""
+def verdict(report: Report, runner: str) -> str:
+    """The release that a file was read as, who runs it if that is another framework, and how many problems it has."""
     if not report.dialect:
         return text("report-unreadable")
     errors, warnings = (len(causes(report.at_level(level))) for level in (Level.ERROR, Level.WARNING))
     told = [text("check-errors", count=errors)] * bool(errors) + [text("check-warnings", count=warnings)] * bool(
         warnings
     )
-    return f"{release(report.dialect)}: {text('separator').join(told) or text('check-clean')}"
+    read_as = release(report.dialect)
+    if runner and runner != report.dialect.partition("@")[0]:
+        read_as = text("check-run-by", release=read_as, runner=framework(runner))
+    return f"{read_as}: {text('separator').join(told) or text('check-clean')}"
 
 
 def _cause_lines(found: Sequence[Cause], file: str, to: layout.Screen) -> Iterator[str]:

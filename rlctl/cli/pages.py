@@ -103,7 +103,7 @@ def _file(item: Checked, *, several: bool) -> Markup:
     ignored = text("check-ignored", count=len(item.silenced), codes=codes) if codes else None
     return group(
         element("h2", item.file) if several else None,
-        element("p", diagnostics.verdict(item.report)),
+        element("p", diagnostics.verdict(item.report, item.runner)),
         findings(item.report.findings),
         element("p", ignored, classes="dim") if ignored else None,
         *scope,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 
 from rlctl.adapters import dialect as dialect_called
 from rlctl.adapters.engine.requirements import IGNORES, REFUSES, Requirements, refused, requirements_of, series_of
@@ -63,6 +62,7 @@ def findings_of(
     version = release if own else dialect.newest
     reported = {stopping.code for stopping in found}
     program = _program(report.findings) if own else ""
+    is_certain = not own or _is_certain(runner, report.findings)
     unread = [item.key for item in report.findings if item.code == "key-unread"]
     broken = refused(requirements, dialect, document, release=version, environment=os.environ, program=program)
     for row, message in broken:
@@ -71,11 +71,7 @@ def findings_of(
             continue
         source = f"{framework(runner)} {requirements.release} ({row.source})"
         place = _place(document, split(row.key))
-        level = (
-            Level.WARNING
-            if row.level is Level.ERROR and own and not _is_certain(runner, report.findings)
-            else row.level
-        )
+        level = Level.WARNING if row.level is Level.ERROR and not is_certain else row.level
         hint, template, fixes = advice_of(row)
         told = finding(row.code, level, row.key, place, reason=message, source=source, advice=hint)
         fixes = fixes if own else ()
@@ -171,11 +167,9 @@ def _is_certain(runner: str, findings: Sequence[Finding]) -> bool:
 
     They are not if the release is the nearest one to the file's, or the program is a recipe with workers of its own.
     """
-    program = _program(findings)
-    trainers = dialect_called(runner).programs
-    known = next((trainers[pattern] for pattern in trainers if fnmatchcase(program, pattern)), None)
-    own_code = known is not None and known.has_own_code
-    return not own_code and all(item.code != "nearest-release" for item in findings)
+    program = dialect_called(runner).program(_program(findings))
+    has_own_code = program is not None and program.has_own_code
+    return not has_own_code and all(item.code != "nearest-release" for item in findings)
 
 
 def once(findings: Iterable[Finding]) -> list[Finding]:

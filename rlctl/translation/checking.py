@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rlctl.adapters import memory_terms
 from rlctl.checks import RULES_OF_FILES, RULES_OF_ROWS, elsewhere, of_reading, rules_of_here, with_mistyped_keys
@@ -42,6 +42,23 @@ def runner_of(dialect: str, asked: str = "") -> str:
     return asked or (own if own in RUNNERS else RLCTL)
 
 
+def read_for(runner: str, read: Callable[[bool], tuple[Loaded | None, Report]]) -> tuple[Loaded | None, Report, str]:
+    """Read a config as its runner does: only rlctl's runs know the values that rlctl keeps in comments.
+
+    Args:
+        runner: who is to run it; empty for the framework that it is written for.
+        read: reads it; the argument says whether to leave out what is kept in comments.
+
+    Returns:
+        The config, the report of reading it, and who runs it.
+    """
+    loaded, report = read(runner != RLCTL)
+    runs = runner_of(report.dialect, runner)
+    if runs == RLCTL != runner:
+        loaded, report = read(False)
+    return loaded, report, runs
+
+
 @record
 class Question:
     """How each file is checked."""
@@ -74,6 +91,8 @@ class Checked(InNotebook):
     """What was checked, and what was not."""
     silenced: Sequence[Finding] = ()
     """Findings that an option or a comment silences."""
+    runner: str = ""
+    """Who runs the config; empty if it could not be read."""
 
 
 def checked(loaded: Loaded | None, report: Report, question: Question, file: str, text: str | None = None) -> Checked:
@@ -114,7 +133,7 @@ def checked(loaded: Loaded | None, report: Report, question: Question, file: str
         report.findings = with_moments(once(report.findings))
     scope = _scope(loaded, report, question) if loaded is not None else ()
     report.findings, silenced = divided(report.findings, question.ignored, file, text)
-    return Checked(file, report, scope, silenced)
+    return Checked(file, report, scope, silenced, question.runner)
 
 
 def _scope(loaded: Loaded, report: Report, question: Question) -> list[Subject]:

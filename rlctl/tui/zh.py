@@ -806,7 +806,7 @@ ZH: dict[str, str] = {
     "The folder has files.": "目录中已有文件。",
     "The folder has files; the others stay.": "目录中已有文件：只覆盖同名文件，其余保留。",
     "This is a file: name a folder.": "这是文件，请改填目录。",
-    "a folder needs a name": "请填写目录名",
+    "Name a folder.": "请填写目录名。",
     "allow replacing files, or name another folder": "请勾选“覆盖同名文件”，或换一个目录",
     "Write the folder": "写出目录",
     "writing {folder}": "正在写入 {folder}",

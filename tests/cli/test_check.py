@@ -78,8 +78,12 @@ def test_exit_codes_follow_the_gravest_finding() -> None:
 
 
 def test_the_verdict_counts() -> None:
-    assert verdict(reported(Level.ERROR, Level.WARNING, Level.WARNING)) == "rlctl: one error, 2 warnings"
-    assert verdict(reported()) == "rlctl: no problems found"
+    assert verdict(reported(Level.ERROR, Level.WARNING, Level.WARNING), "rlctl") == "rlctl: one error, 2 warnings"
+    assert verdict(reported(), "rlctl") == "rlctl: no problems found"
+
+
+def test_the_verdict_names_a_runner_that_is_not_the_framework_of_the_file() -> None:
+    assert verdict(reported(), "trinity") == "rlctl, run by Trinity-RFT: no problems found"
 
 
 MISSING = """

@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from rlctl.adapters.engine.reading import Read, read_document, unknown_keys
@@ -206,6 +207,11 @@ class Dialect:
     def replaced(self, document: Document, taken: Detection) -> KeyPath | None:
         """The first leaf with a name or word that the next newer release replaced, and still takes; None if there is none."""
         return None
+
+    def program(self, name: str) -> TrainerProgram | None:
+        """The trainer of this name, by its module or file; None if it is none of the framework's."""
+        names = {name, name.rpartition("/")[2]}
+        return next((self.programs[each] for each in self.programs if any(fnmatchcase(n, each) for n in names)), None)
 
     def has_section(self, name: str) -> bool:
         """Whether any of its kinds of file has this top-level key."""

@@ -129,33 +129,31 @@ def _names() -> Iterator[Requirement]:
         )
 
 
-def _lost_rewards() -> Iterator[Requirement]:
-    yield Requirement(
-        f"{INPUT}.{REWARD}",
-        _unregistered,
-        said(
-            "{field} is {{name}}, which neither Trinity nor a file in {folders} registers; only another plug-in could",
-            field=REWARD,
-            folders=" or ".join(PLUGINS[1:]),
-        ),
-        "trinity/utils/registry.py, Registry.get",
-        said("set it to one of {names}, or register it", names=", ".join(REWARDS)),
-        numbers={"name": _unregistered},
-        since="0.5",
-        level=Level.WARNING,
-    )
+UNREGISTERED = Requirement(
+    f"{INPUT}.{REWARD}",
+    _unregistered,
+    said(
+        "{field} is {{name}}, which neither Trinity nor a file in {folders} registers; only another plug-in could",
+        field=REWARD,
+        folders=" or ".join(PLUGINS[1:]),
+    ),
+    "trinity/utils/registry.py, Registry.get",
+    said("set it to one of {names}, or register it", names=", ".join(REWARDS)),
+    numbers={"name": _unregistered},
+    since="0.5",
+    level=Level.WARNING,
+)
 
 
-def _former_reward() -> Iterator[Requirement]:
-    yield Requirement(
-        f"{INPUT}.{REWARD}",
-        lambda v: GALLERY in _named(v, REWARD) and _class_of(GALLERY) is None,
-        said("{field} is {name}, which Trinity registers until 0.5", field=REWARD, name=GALLERY),
-        "trinity/common/rewards/__init__.py",
-        said("install Trinity-RFT 0.5, or set it to one of {names}", names=", ".join(REWARDS)),
-        since="0.6",
-        level=Level.WARNING,
-    )
+FORMER = Requirement(
+    f"{INPUT}.{REWARD}",
+    lambda v: GALLERY in _named(v, REWARD) and _class_of(GALLERY) is None,
+    said("{field} is {name}, which Trinity registers until 0.5", field=REWARD, name=GALLERY),
+    "trinity/common/rewards/__init__.py",
+    said("install Trinity-RFT 0.5, or set it to one of {names}", names=", ".join(REWARDS)),
+    since="0.6",
+    level=Level.WARNING,
+)
 
 
 def _later_names() -> Iterator[Requirement]:
@@ -370,8 +368,8 @@ def _split(index: int) -> Callable[[Values], object]:
 ROWS: tuple[Requirement, ...] = (
     *_names(),
     *_later_names(),
-    *_lost_rewards(),
-    *_former_reward(),
+    UNREGISTERED,
+    FORMER,
     *_classes(),
     fault_row(
         f"{INPUT}.default_workflow_type",

@@ -65,16 +65,16 @@ def check(
     reward code, data columns. Each finding has level, code, key, file, line, message, hint (what to change) and, where one is
     known, fixes: a key of the file with values that were checked (none: remove the key). Nothing is started. Check again after
     each edit; no findings of level error or warning means that what is listed in "checked" is fine."""
-    from rlctl.translation.checking import RLCTL, Question, checked, runner_of
+    from rlctl.translation.checking import Question, checked, read_for
 
-    loaded, report = _read(file, overrides, assignments, format, variables)
-    runs = runner_of(report.dialect, runner or "")
+    loaded, report, runs = read_for(
+        runner or "",
+        lambda without: _read(file, overrides, assignments, format, variables, without_kept=without),
+    )
     machines = arguments.cluster_of(cluster) if cluster else None
     question = Question(
         dialect=format or None, assignments=assignments, variables=variables, cluster=machines, runner=runs, most=None
     )
-    if runs != RLCTL:
-        loaded, report = _read(file, overrides, assignments, format, variables, without_kept=True)
     found = checked(loaded, report, question, file)
     return {
         "file": file,

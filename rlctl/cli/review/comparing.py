@@ -21,7 +21,7 @@ from rlctl.common.records import record
 from rlctl.common.report import Bucket, Finding, Level, Report, finding
 from rlctl.config import Loaded, stages_of
 from rlctl.planning.arithmetic import Cluster
-from rlctl.translation.checking import RLCTL, Question, checked, runner_of
+from rlctl.translation.checking import Question, checked, read_for
 from rlctl.translation.difference import Difference, compare
 
 MOST_CONFIGS = 100
@@ -362,10 +362,7 @@ def _read(tree: Path, file: str, asked: Asked, *, tries_values: bool) -> Reading
         return None
     with isolated(tree):
         try:
-            loaded, report = read_many([file])
-            runner = runner_of(report.dialect, asked.runner)
-            if runner != RLCTL:
-                loaded, report = read_many([file], without_kept=True)
+            loaded, report, runner = read_for(asked.runner, lambda without: read_many([file], without_kept=without))
         except RlctlError as error:
             if isinstance(error, TranslationError) or is_another_script(Path(file)) or _is_other_yaml(file):
                 return None

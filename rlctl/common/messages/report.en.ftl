@@ -86,6 +86,7 @@ check-warnings = { $count ->
        *[other] { $count } warnings
     }
 check-clean = no problems found
+check-run-by = { $release }, run by { $runner }
 check-ignored = { $count ->
     [one] One finding
    *[other] { $count } findings

@@ -59,6 +59,7 @@ convert-next_refused = 下一步：在源文件中修改上面的键，或用 --
 check-errors = { $count } 个错误
 check-warnings = { $count } 个警告
 check-clean = 没有发现问题
+check-run-by = { $release }，由 { $runner } 运行
 check-ignored = 已忽略 { $count } 条结果：{ $codes }
 check-notes = 另有 { $count } 条提示（rlctl check -v 查看）
 check-runtime = 仅与 rlctl launch 有关（{ $framework } 自身会读取这些键；若由 { $framework } 运行请保留）

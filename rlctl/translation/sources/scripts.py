@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
@@ -287,11 +286,9 @@ def _launch(command: Command) -> ScriptLaunch | None:
 
 def _trainer(name: str) -> tuple[str, TrainerProgram] | None:
     """The framework that has a program of this name, and the program."""
-    file = name.rpartition("/")[2]
     for dialect in sorted(dialect_names(), key=lambda known: known not in name):  # loading another one takes a while
-        for pattern, known in dialect_called(dialect).programs.items():
-            if fnmatchcase(name, pattern) or fnmatchcase(file, pattern):
-                return dialect, known
+        if (known := dialect_called(dialect).program(name)) is not None:
+            return dialect, known
     return None
 
 

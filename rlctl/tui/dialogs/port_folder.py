@@ -92,7 +92,7 @@ class PortFolderScreen(Dialog["Destination | None"]):
         """Why nothing can be written there, whatever is allowed; empty if it can."""
         place = self._place
         if place is None:
-            return say("a folder needs a name")
+            return say("Name a folder.")
         if is_there(place) and not is_folder(place):
             return say("This is a file: name a folder.")
         if place.absolute() == self.source.absolute():
@@ -116,7 +116,7 @@ class PortFolderScreen(Dialog["Destination | None"]):
 
 
 def _has_files(place: Path) -> bool:
-    """Whether a folder has something in it; one that cannot be read is told of when it is written."""
+    """Whether a folder has something in it; an unreadable folder is reported when it is written."""
     try:
         return is_folder(place) and any(place.iterdir())
     except OSError:

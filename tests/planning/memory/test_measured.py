@@ -42,14 +42,34 @@ def errors(estimates: Any) -> Any:
     return estimates.together(estimates.sources())
 
 
+NOT_EXPLAINED = {
+    "7B, FSDP2, without recomputation",
+    "3B, several turns, on eight H100",
+    "8B on eight MI355, one micro-batch of 24,576 tokens",
+    "Qwen3-VL 8B, FSDP2, with images",
+    "Qwen3-VL 8B, FSDP2, with images, logits not divided",
+}
+"""Peaks that are more than 20 % off, as the page on memory estimates says: a point that joins them is a step back."""
+WRONG = {
+    "LoRA 7B on one H100, bisected",
+    "32B, Megatron with eight tensor workers on H20, 3,072 tokens",
+    "32B, Megatron with eight tensor workers on H20, 8,192 tokens",
+    "gpt-oss 20B with eager attention on eight H100",
+}
+"""Runs that are said to fit and did not, or the reverse."""
+
+
 def test_peaks(errors: Any) -> None:
     assert 0.95 <= median(errors.ratios) <= 1.05
-    assert errors.close_peaks >= 14 / 19
+    assert {
+        name for name, predicted, measured in errors.peaks if not 0.8 <= predicted / measured <= 1.2
+    } <= NOT_EXPLAINED
+    assert len(errors.peaks) == 19
 
 
 def test_what_ran_and_what_failed(errors: Any) -> None:
     assert len(errors.pairs) == 43
-    assert errors.right_pairs >= 0.9
+    assert {name for name, need, ran in errors.pairs if (need <= 1) != ran} <= WRONG
 
 
 def test_limits_of_the_context_length(errors: Any) -> None:
